@@ -35,6 +35,8 @@ pub mod quantise;
 mod rope;
 mod synth;
 mod tensor_file;
+mod traffic;
+mod verify;
 
 pub use checkpoint::Checkpoint;
 pub use error::PackError;
@@ -44,3 +46,5 @@ pub use pack::{MANIFEST_FILE, PackOptions, PackProgress, TEXT_FILES, WEIGHTS_FIL
 pub use packed::{Packed, read_manifest};
 pub use quantise::Quantised;
 pub use synth::SHAPE_NAMES;
+pub use traffic::bytes_per_token;
+pub use verify::{Finding, VerifyReport, verify};

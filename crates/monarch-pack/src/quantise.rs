@@ -94,10 +94,7 @@ pub fn dequantise(quantised: &Quantised, cols: usize) -> Vec<f32> {
         .for_each(|(row, weights)| {
             for (in_row, weights) in weights.chunks_exact_mut(BLOCK_ELEMS).enumerate() {
                 let block = row * blocks_per_row + in_row;
-                let zero_point = match &quantised.zero_points {
-                    None => MIDDLE,
-                    Some(packed) => nibble(packed[row * zero_bytes_per_row + in_row / 2], in_row),
-                };
+                let zero_point = quantised.zero_point(block, cols);
                 let codes = &quantised.codes[block * BLOCK_BYTES..][..BLOCK_BYTES];
                 for (col, weight) in weights.iter_mut().enumerate() {
                     let steps = i32::from(nibble(codes[col / 2], col)) - i32::from(zero_point);
@@ -109,29 +106,37 @@ pub fn dequantise(quantised: &Quantised, cols: usize) -> Vec<f32> {
 }
 
 impl Quantised {
+    /// Zero point of the block with that row-major index, in a matrix with `cols` columns.
+    pub(crate) fn zero_point(&self, block: usize, cols: usize) -> u8 {
+        let blocks_per_row = blocks_per_row(cols);
+        let (row, in_row) = (block / blocks_per_row, block % blocks_per_row);
+        match &self.zero_points {
+            None => MIDDLE,
+            Some(packed) => nibble(
+                packed[row * blocks_per_row.div_ceil(2) + in_row / 2],
+                in_row,
+            ),
+        }
+    }
+
     /// Rounds the scales to f16 values.
     ///
     /// A scale too small for f16 becomes 0; the codes of its block then move to the zero point, so
     /// that a zero scale always means a block of zeros. Fails with the index of the first block
     /// whose scale is too large for f16, and the scale.
     pub fn round_scales_to_f16(&mut self, cols: usize) -> Result<(), (usize, f32)> {
-        let blocks_per_row = blocks_per_row(cols);
-        let zero_bytes_per_row = blocks_per_row.div_ceil(2);
-        for (block, scale) in self.scales.iter_mut().enumerate() {
-            let rounded = f16::from_f32(*scale).to_f32();
+        for block in 0..self.scales.len() {
+            let scale = self.scales[block];
+            let rounded = f16::from_f32(scale).to_f32();
             if !rounded.is_finite() {
-                return Err((block, *scale));
+                return Err((block, scale));
             }
-            if rounded == 0.0 && *scale != 0.0 {
-                let (row, in_row) = (block / blocks_per_row, block % blocks_per_row);
-                let zero_point = match &self.zero_points {
-                    None => MIDDLE,
-                    Some(packed) => nibble(packed[row * zero_bytes_per_row + in_row / 2], in_row),
-                };
+            if rounded == 0.0 && scale != 0.0 {
+                let zero_point = self.zero_point(block, cols);
                 self.codes[block * BLOCK_BYTES..][..BLOCK_BYTES]
                     .fill(zero_point | (zero_point << 4));
             }
-            *scale = rounded;
+            self.scales[block] = rounded;
         }
         Ok(())
     }
@@ -217,7 +222,7 @@ fn asymmetric_block(weights: &[f32]) -> Block {
 }
 
 /// The code or zero point number `index` of a row, `byte` being the one that holds it.
-pub(crate) fn nibble(byte: u8, index: usize) -> u8 {
+fn nibble(byte: u8, index: usize) -> u8 {
     (byte >> (4 * (index % 2))) & 0xf
 }
 

@@ -1,0 +1,113 @@
+//! `cargo xtask check`: what can be judged without running the product.
+
+use anyhow::{Result, bail};
+use serde_json::Value;
+
+use crate::package;
+use crate::process::{output, run};
+use crate::rules;
+use crate::setup::{self, Needs};
+use crate::suite::{self, Tally};
+use crate::workspace::Workspace;
+
+/// What of each crate compiles for the browser.
+///
+/// Their other tests are native: they use crates that a browser has no ground for.
+const WEB_LINTS: &[&[&str]] = &[
+    &["--package", "monarch-web", "--lib", "--tests"],
+    &["--package", "monarch-weights", "--lib", "--test", "web"],
+];
+
+/// Folders with a TypeScript project.
+const TYPESCRIPT: &[&str] = &["crates/monarch-web", "www", "tests/types"];
+
+pub(crate) fn run_all(workspace: &Workspace) -> Result<()> {
+    setup::install(workspace, Needs::BUILD)?;
+    package::web(workspace)?;
+    suite::finish(&[
+        suite::part("lints and rules", || lints(workspace)),
+        suite::part("TypeScript", || types(workspace)),
+    ])
+}
+
+/// Formatting, clippy, and the rules of ARCHITECTURE.md.
+pub(crate) fn lints(workspace: &Workspace) -> Result<Tally> {
+    let mut tally = Tally::default();
+    tally.record(
+        "formatting",
+        run(workspace.cargo().args(["fmt", "--all", "--check"])),
+    );
+    for verdict in rules::judge(workspace)? {
+        let broken_by = verdict.broken_by;
+        let result = if broken_by.is_empty() {
+            Ok(())
+        } else {
+            Err(anyhow::anyhow!("\n  {}", broken_by.join("\n  ")))
+        };
+        tally.record(&verdict.rule, result);
+    }
+    tally.record("clippy, native", {
+        let mut cargo = workspace.cargo();
+        run(cargo.arg("clippy").args(suite::NATIVE).args([
+            "--all-targets",
+            "--locked",
+            "--",
+            "--deny",
+            "warnings",
+        ]))
+    });
+    for target in WEB_LINTS {
+        let mut cargo = workspace.cargo();
+        cargo
+            .args(["clippy", "--target", "wasm32-unknown-unknown"])
+            .args(*target);
+        tally.record(
+            &format!("clippy, browser, {}", target[1]),
+            run(cargo.args(["--locked", "--", "--deny", "warnings"])),
+        );
+    }
+    Ok(tally)
+}
+
+/// Every TypeScript project compiles, strictly. Needs the built package: it holds the types of the module.
+pub(crate) fn types(workspace: &Workspace) -> Result<Tally> {
+    let mut tally = Tally::default();
+    for folder in TYPESCRIPT {
+        tally.record(folder, typescript(workspace, folder));
+    }
+    Ok(tally)
+}
+
+fn typescript(workspace: &Workspace, folder: &str) -> Result<()> {
+    let config = output(
+        workspace
+            .command("tsc")
+            .args(["--showConfig", "--project", folder]),
+    )?;
+    if !is_strict(&serde_json::from_str(&config)?) {
+        bail!("{folder}/tsconfig.json does not say \"strict\": true");
+    }
+    run(workspace
+        .command("tsc")
+        .args(["--noEmit", "--project", folder]))
+}
+
+fn is_strict(config: &Value) -> bool {
+    config["compilerOptions"]["strict"] == true
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::is_strict;
+
+    #[test]
+    fn a_project_that_is_not_strict_is_refused() {
+        assert!(is_strict(&json!({ "compilerOptions": { "strict": true } })));
+        assert!(!is_strict(
+            &json!({ "compilerOptions": { "strict": false } })
+        ));
+        assert!(!is_strict(&json!({ "compilerOptions": {} })));
+    }
+}

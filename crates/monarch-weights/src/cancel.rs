@@ -12,7 +12,12 @@ pub struct Cancel(Rc<Shared>);
 struct Shared {
     cancelled: Cell<bool>,
     next_id: Cell<u64>,
-    listeners: RefCell<Vec<(u64, Box<dyn FnOnce()>)>>,
+    listeners: RefCell<Vec<Listener>>,
+}
+
+struct Listener {
+    id: u64,
+    run: Box<dyn FnOnce()>,
 }
 
 impl Cancel {
@@ -26,8 +31,8 @@ impl Cancel {
         self.0.cancelled.set(true);
         // Taken out first: a listener may drop its own registration.
         let listeners = self.0.listeners.take();
-        for (_, listener) in listeners {
-            listener();
+        for listener in listeners {
+            (listener.run)();
         }
     }
 
@@ -45,7 +50,10 @@ impl Cancel {
         if self.is_cancelled() {
             listener();
         } else {
-            self.0.listeners.borrow_mut().push((id, Box::new(listener)));
+            self.0.listeners.borrow_mut().push(Listener {
+                id,
+                run: Box::new(listener),
+            });
         }
         CancelRegistration {
             cancel: self.clone(),
@@ -72,7 +80,7 @@ pub struct CancelRegistration {
 impl Drop for CancelRegistration {
     fn drop(&mut self) {
         let mut listeners = self.cancel.0.listeners.borrow_mut();
-        listeners.retain(|(id, _)| *id != self.id);
+        listeners.retain(|listener| listener.id != self.id);
     }
 }
 

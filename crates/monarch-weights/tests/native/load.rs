@@ -27,7 +27,7 @@ fn check(outcome: &Outcome, file: &[u8], wanted: &[Section]) {
     let mut ranges: Vec<_> = wanted.iter().map(|s| (s.offset_bytes, s.bytes)).collect();
     ranges.sort_unstable();
     ranges.dedup();
-    let total_bytes = ranges.iter().map(|(_, bytes)| bytes).sum();
+    let total_bytes: u64 = ranges.iter().map(|(_, bytes)| bytes).sum();
     assert!(
         progress
             .iter()

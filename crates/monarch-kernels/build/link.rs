@@ -3,7 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use wesl::{CompileOptions, Feature, ManglerKind, Wesl};
+use wesl::syntax::GlobalDeclaration;
+use wesl::{CompileOptions, CompileResult, Feature, ManglerKind, SourceMap, Wesl};
 
 use crate::trouble::{Place, Trouble};
 
@@ -72,7 +73,11 @@ pub(crate) fn stems(shaders: &Path) -> Vec<String> {
     stems
 }
 
-pub(crate) fn link(shaders: &Path, stem: &str, conditions: Conditions) -> Result<Linked, Vec<Trouble>> {
+pub(crate) fn link(
+    shaders: &Path,
+    stem: &str,
+    conditions: Conditions,
+) -> Result<Linked, Vec<Trouble>> {
     let mut options = CompileOptions {
         // An override that one variant does not use is still part of the kernel's interface.
         keep_root: true,
@@ -92,7 +97,7 @@ pub(crate) fn link(shaders: &Path, stem: &str, conditions: Conditions) -> Result
         .parse()
         .expect("a stem is an identifier");
     let file = shaders.join("kernels").join(format!("{stem}.wesl"));
-    let compiled = wesl.compile(&root).map_err(|error| {
+    let mut compiled = wesl.compile(&root).map_err(|error| {
         // WESL's own report shows file, line and caret of the right module.
         vec![Trouble {
             message: format!("does not link:\n{error}"),
@@ -105,8 +110,10 @@ pub(crate) fn link(shaders: &Path, stem: &str, conditions: Conditions) -> Result
             },
         }]
     })?;
-    let sources = compiled
-        .modules
+    sort_declarations(&mut compiled);
+    let mut modules = compiled.modules.clone();
+    modules[1..].sort_by_key(|module| module.to_string());
+    let sources = modules
         .iter()
         .map(|module| {
             let mut path = shaders.to_owned();
@@ -127,6 +134,33 @@ pub(crate) fn link(shaders: &Path, stem: &str, conditions: Conditions) -> Result
         text,
         sources,
     })
+}
+
+/// The kernel's own declarations first, then those of its imports by file, each in the order
+/// they were written in. WESL's own order changes from run to run, and browsers cache compiled
+/// shaders by their text.
+fn sort_declarations(compiled: &mut CompileResult) {
+    let sourcemap = compiled
+        .sourcemap
+        .take()
+        .expect("source maps are on by default");
+    compiled
+        .syntax
+        .global_declarations
+        .sort_by_key(|declaration| {
+            let name = match declaration.node() {
+                GlobalDeclaration::Declaration(it) => it.ident.to_string(),
+                GlobalDeclaration::TypeAlias(it) => it.ident.to_string(),
+                GlobalDeclaration::Struct(it) => it.ident.to_string(),
+                GlobalDeclaration::Function(it) => it.ident.to_string(),
+                GlobalDeclaration::Void | GlobalDeclaration::ConstAssert(_) => String::new(),
+            };
+            // Only imported declarations are in the map.
+            let module = sourcemap
+                .get_decl(&name)
+                .map(|(module, _)| module.to_string());
+            (module, declaration.span().start)
+        });
 }
 
 impl Linked {

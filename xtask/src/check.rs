@@ -1,6 +1,6 @@
 //! `cargo xtask check`: what can be judged without running the product.
 
-use anyhow::{Result, bail};
+use anyhow::{Result, anyhow, bail};
 use serde_json::Value;
 
 use crate::package;
@@ -30,6 +30,30 @@ pub(crate) fn run_all(workspace: &Workspace) -> Result<()> {
     ])
 }
 
+/// The rules of ARCHITECTURE.md.
+pub(crate) fn rules_alone(workspace: &Workspace) -> Result<()> {
+    suite::finish(&[suite::part("rules", || {
+        let mut tally = Tally::default();
+        record_rules(workspace, &mut tally)?;
+        Ok(tally)
+    })])
+}
+
+fn record_rules(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
+    for verdict in rules::judge(workspace)? {
+        let broken_by = verdict.broken_by.join("\n  ");
+        tally.record(
+            &verdict.rule,
+            if broken_by.is_empty() {
+                Ok(())
+            } else {
+                Err(anyhow!("\n  {broken_by}"))
+            },
+        );
+    }
+    Ok(())
+}
+
 /// Formatting, clippy, and the rules of ARCHITECTURE.md.
 pub(crate) fn lints(workspace: &Workspace) -> Result<Tally> {
     let mut tally = Tally::default();
@@ -37,15 +61,7 @@ pub(crate) fn lints(workspace: &Workspace) -> Result<Tally> {
         "formatting",
         run(workspace.cargo().args(["fmt", "--all", "--check"])),
     );
-    for verdict in rules::judge(workspace)? {
-        let broken_by = verdict.broken_by;
-        let result = if broken_by.is_empty() {
-            Ok(())
-        } else {
-            Err(anyhow::anyhow!("\n  {}", broken_by.join("\n  ")))
-        };
-        tally.record(&verdict.rule, result);
-    }
+    record_rules(workspace, &mut tally)?;
     tally.record("clippy, native", {
         let mut cargo = workspace.cargo();
         run(cargo.arg("clippy").args(suite::NATIVE).args([

@@ -7,6 +7,7 @@
 //! cargo xtask demo                     build, serve the page with the small model, print its URL
 //! cargo xtask test                     everything the project checks about itself
 //! cargo xtask check                    the quick part of it: no test runs
+//! cargo xtask rules                    the quickest: ARCHITECTURE.md's rules, nothing is compiled
 //! cargo xtask web | site | size        the npm package, the static page, their sizes against the budget
 //! cargo xtask headless --model DIR …   generate in a real Chromium through the built package
 //! ```
@@ -27,6 +28,8 @@ mod setup;
 mod suite;
 mod workspace;
 
+use std::process::ExitCode;
+
 use anyhow::Result;
 use clap::{Parser, Subcommand};
 
@@ -46,6 +49,8 @@ enum Command {
     Setup,
     /// Formatting, lints, TypeScript, and the rules of ARCHITECTURE.md
     Check,
+    /// The rules of ARCHITECTURE.md alone: seconds, nothing is compiled
+    Rules,
     /// Everything: check, native tests, GPU tests on two software adapters, browser tests, page tests
     Test(suite::Arguments),
     /// Build the npm package: wasm-pack, wasm-opt, tsc
@@ -60,12 +65,22 @@ enum Command {
     Headless(headless::Arguments),
 }
 
-fn main() -> Result<()> {
-    let arguments = Arguments::parse();
+fn main() -> ExitCode {
+    match run(Arguments::parse().command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(command: Command) -> Result<()> {
     let workspace = Workspace::find();
-    match arguments.command {
+    match command {
         Command::Setup => setup::install(&workspace, setup::Needs::ALL),
         Command::Check => check::run_all(&workspace),
+        Command::Rules => check::rules_alone(&workspace),
         Command::Test(arguments) => suite::run(&workspace, &arguments),
         Command::Web => package::web(&workspace),
         Command::Site => package::site(&workspace).map(drop),

@@ -156,14 +156,14 @@ pub(super) const WEB_TREE: &[&str] = &[
     "--locked",
 ];
 
-/// A shader compiler in the module would be 1 MB that the browser has already.
+/// A shader compiler or a network client in the module would be what the browser has already.
 pub(super) fn judge_web_tree(tree: &str) -> Vec<String> {
     let names: BTreeSet<&str> = tree
         .lines()
         .filter_map(|line| line.split(' ').next())
         .collect();
     let mut broken_by = Vec::new();
-    for forbidden in ["naga", "wgpu-core", "wesl"] {
+    for forbidden in ["naga", "wgpu-core", "wesl", "ureq", "tokio"] {
         if names.contains(forbidden) {
             broken_by.push(format!("{forbidden} is compiled into monarch-web"));
         }

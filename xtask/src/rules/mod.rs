@@ -56,22 +56,30 @@ pub(crate) fn judge(workspace: &Workspace) -> Result<Vec<Verdict>> {
         });
     }
 
-    verdicts.push(Verdict {
-        rule: "the page imports only the package".into(),
-        broken_by: files::page_imports(workspace)?,
-    });
-    verdicts.push(Verdict {
-        rule: "every kernel has its shader, its Rust side and its test".into(),
-        broken_by: files::kernel_partners(workspace)?,
-    });
-    verdicts.push(Verdict {
-        rule: "no file names a path of one machine".into(),
-        broken_by: files::machine_paths(workspace)?,
-    });
-    let tree = output(workspace.cargo().args(graph::WEB_TREE))?;
-    verdicts.push(Verdict {
-        rule: "naga stays out of the browser module".into(),
-        broken_by: graph::judge_web_tree(&tree),
-    });
+    let mut record = |rule: &str, found: Result<Vec<String>>| {
+        // A rule that cannot be judged is broken; the others still are.
+        let broken_by = found.unwrap_or_else(|error| vec![format!("{error:#}")]);
+        verdicts.push(Verdict {
+            rule: rule.into(),
+            broken_by,
+        });
+    };
+    record(
+        "the page imports only the package",
+        files::page_imports(workspace),
+    );
+    record(
+        "every kernel has its shader, its Rust side and its test",
+        files::kernel_partners(workspace),
+    );
+    record(
+        "no file names a path of one machine",
+        files::machine_paths(workspace),
+    );
+    let tree = output(workspace.cargo().args(graph::WEB_TREE));
+    record(
+        "naga and native parts stay out of the browser module",
+        tree.map(|tree| graph::judge_web_tree(&tree)),
+    );
     Ok(verdicts)
 }

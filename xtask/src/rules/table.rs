@@ -155,7 +155,7 @@ pub(super) const CRATES: &[CrateRule] = &[
     CrateRule {
         name: "monarch-oracle",
         never: "the GPU, async",
-        may_use: &["monarch-manifest", "monarch-pack"],
+        may_use: &["monarch-manifest", "monarch-pack", "monarch-sample"],
         never_reaches: GPU_AND_ASYNC,
         never_names: JS,
         never_writes: &[ASYNC],
@@ -190,8 +190,9 @@ pub(super) const CRATES: &[CrateRule] = &[
     CrateRule {
         name: "monarch-web",
         never: "model knowledge (layers, sections, kernels)",
-        may_use: &["monarch-engine"],
-        never_reaches: &["monarch-pack", "monarch-oracle", "ureq", "tokio"],
+        // The weights crate only for its browser source: where bytes come from is the page's choice.
+        may_use: &["monarch-engine", "monarch-weights"],
+        never_reaches: &["monarch-pack", "monarch-oracle"],
         never_names: &[
             "wgpu",
             "monarch-manifest",

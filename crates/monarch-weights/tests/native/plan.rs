@@ -1,8 +1,3 @@
-#![expect(
-    clippy::single_range_in_vec_init,
-    reason = "a list of one request is meant"
-)]
-
 use std::ops::Range;
 
 use monarch_manifest::Section;

@@ -6,7 +6,7 @@ use anyhow::{Context as _, bail};
 use monarch_manifest::Source;
 use monarch_pack::Checkpoint;
 
-use crate::layout;
+use crate::layout::{self, LayoutArgs};
 
 /// Pack a Hugging Face checkpoint: 4-bit weights, manifest, text files
 #[derive(clap::Args)]
@@ -14,11 +14,14 @@ pub(crate) struct Args {
     /// Checkpoint folder, or the id of a repository that is in the local Hugging Face cache
     #[arg(value_name = "FOLDER|REPO-ID")]
     checkpoint: String,
+    /// Where the checkpoint comes from, recorded in the manifest [default: REPO-ID if one is given]
+    #[arg(long, value_name = "NAME")]
+    repository: Option<String>,
     /// Licence of the weights, recorded in the manifest
     #[arg(long, value_name = "NAME")]
     licence: Option<String>,
     #[command(flatten)]
-    layout: layout::Args,
+    layout: LayoutArgs,
 }
 
 pub(crate) fn run(args: Args) -> anyhow::Result<()> {
@@ -26,7 +29,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     let checkpoint = Checkpoint::open(&found.folder)
         .with_context(|| format!("cannot read checkpoint {}", args.checkpoint))?;
     let source = Source {
-        repository: found.repository,
+        repository: args.repository.or(found.repository),
         revision: found.revision,
         licence: args.licence,
         quantiser: Some(layout::quantiser()),
@@ -45,13 +48,9 @@ struct Found {
 fn find(checkpoint: &str) -> anyhow::Result<Found> {
     let folder = Path::new(checkpoint);
     if folder.is_dir() {
-        let name = folder
-            .canonicalize()?
-            .file_name()
-            .map(|n| n.to_string_lossy().into_owned());
         return Ok(Found {
             folder: folder.to_owned(),
-            repository: name,
+            repository: None,
             revision: None,
         });
     }

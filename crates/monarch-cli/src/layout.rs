@@ -11,7 +11,7 @@ use crate::{output, progress};
 
 /// Where a packed model goes and how it is laid out.
 #[derive(clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct LayoutArgs {
     /// Folder to write manifest.json and weights.bin into
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
@@ -40,7 +40,7 @@ enum ScaleName {
     F32,
 }
 
-impl Args {
+impl LayoutArgs {
     /// Packs `checkpoint` with a progress bar and says on stderr what was written.
     pub(crate) fn pack(self, checkpoint: &Checkpoint, source: Source) -> anyhow::Result<()> {
         let options = PackOptions {

@@ -4,7 +4,7 @@ use clap::builder::PossibleValuesParser;
 use monarch_manifest::Source;
 use monarch_pack::{Checkpoint, SHAPE_NAMES};
 
-use crate::layout;
+use crate::layout::{self, LayoutArgs};
 
 /// Pack a model of a known shape whose weights are a formula
 ///
@@ -16,7 +16,7 @@ pub(crate) struct Args {
     #[arg(long, value_parser = PossibleValuesParser::new(SHAPE_NAMES))]
     shape: String,
     #[command(flatten)]
-    layout: layout::Args,
+    layout: LayoutArgs,
 }
 
 pub(crate) fn run(args: Args) -> anyhow::Result<()> {

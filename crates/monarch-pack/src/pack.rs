@@ -103,7 +103,9 @@ pub fn pack(
             let from = folder.join(name);
             if from.is_file() {
                 let to = staged.add(out, name);
-                fs::copy(&from, &to).map_err(PackError::file("copy", &from))?;
+                // Not `fs::copy`: a read-only original would leave a copy that cannot be replaced.
+                let text = fs::read(&from).map_err(PackError::file("read", &from))?;
+                fs::write(&to, text).map_err(PackError::file("write", &to))?;
             }
         }
     }

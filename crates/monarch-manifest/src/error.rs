@@ -172,6 +172,20 @@ pub enum ManifestError {
         vocab: u32,
     },
 
+    /// A self-test that does not fit into one conversation.
+    #[error(
+        "runtime.selfTest: {prompt_ids} promptIds and {continuation_ids} continuationIds are more \
+         than maxTotalPositions {context_tokens}"
+    )]
+    SelfTestTooLong {
+        /// Length of the prompt.
+        prompt_ids: usize,
+        /// Length of the continuation.
+        continuation_ids: usize,
+        /// Limit on both together.
+        context_tokens: u32,
+    },
+
     /// Query heads that cannot be shared out among the key and value heads.
     #[error("runtime.shape: {heads} heads are not a multiple of {kv_heads} kvHeads")]
     HeadGroups {

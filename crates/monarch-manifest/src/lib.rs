@@ -52,3 +52,6 @@ pub use tuning::{
     ContextSplits, Dequantise, F16Products, Feature, Geometry, Matvec, PowerPreference, Reduction,
     Tuning,
 };
+
+#[cfg(test)]
+mod tests;

@@ -11,9 +11,9 @@ use crate::spec::{
 use crate::tuning::{ContextSplits, Geometry, Matvec, Reduction, Tuning};
 use crate::words::Word;
 
-/// Longest manifest that is read. The seed's has 25 KB for 199 sections; 1,024 layers with
+/// Longest manifest that is read: 8 MiB. The seed's has 25 KB for 199 sections; 1,024 layers with
 /// digests stay under 6 MB.
-pub const TEXT_LIMIT_BYTES: usize = 16 << 20;
+pub const TEXT_LIMIT_BYTES: usize = 8 << 20;
 
 /// Bits per code, the only number of them that `quantBits` may state.
 pub(crate) const CODE_BITS: u32 = 4;

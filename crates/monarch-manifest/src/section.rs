@@ -183,7 +183,7 @@ impl Matrix {
 }
 
 impl Piece {
-    fn suffix(self) -> &'static str {
+    pub(crate) fn suffix(self) -> &'static str {
         match self {
             Self::Codes => "quant",
             Self::Scales => "scales",

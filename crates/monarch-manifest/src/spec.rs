@@ -1,6 +1,8 @@
 //! What the model is: sizes fixed by the checkpoint, and where its bytes are.
 
-use crate::section::{ROPE_COS, ROPE_COS_EXT, ROPE_SIN, ROPE_SIN_EXT, RopeTable, Section};
+use crate::section::{
+    Matrix, Piece, ROPE_COS, ROPE_COS_EXT, ROPE_SIN, ROPE_SIN_EXT, RopeTable, Section,
+};
 use crate::tuning::Tuning;
 
 /// Weights that share one scale: this many consecutive columns of one row.
@@ -166,5 +168,32 @@ impl ModelSpec {
             })
             .filter(|table| table.positions >= context_tokens)
             .min_by_key(|table| table.positions)
+    }
+
+    /// Weight bytes that decoding one token reads, whatever the context length.
+    ///
+    /// Every section once, but one row of the embedding and of a rotary table, and of the two
+    /// arrangements of the down projection only one.
+    pub fn weight_bytes_per_token(&self) -> u64 {
+        let shape = &self.shape;
+        let once = |section: &&Section| {
+            let name = section.name.as_str();
+            let second_copy = [Piece::CodesKMajor, Piece::ScalesKMajor]
+                .iter()
+                .any(|piece| name.ends_with(piece.suffix()));
+            let table = name.starts_with("embed.") || name.starts_with("rope.");
+            !second_copy && !table
+        };
+        let whole: u64 = self.sections.iter().filter(once).map(|s| s.bytes).sum();
+        let embedding_row: u64 = [Piece::Codes, Piece::Scales, Piece::ZeroPoints]
+            .map(|piece| Matrix::Embed.piece_bytes(shape, piece) / u64::from(shape.vocab))
+            .iter()
+            .sum();
+        let rope_rows = if shape.layers.contains(&LayerKind::Attention) {
+            2 * shape.rope_row_bytes()
+        } else {
+            0
+        };
+        whole + embedding_row + rope_rows
     }
 }

@@ -15,8 +15,9 @@ use crate::words::Word;
 
 /// Every section starts at a multiple of this: GPU copies and `u32` views need it.
 const SECTION_ALIGN_BYTES: u64 = 4;
-/// Largest power of two up to which a packer may have aligned its sections.
-const MAX_ALIGN_BYTES: u64 = 4096;
+/// Largest power of two to which a packer may have aligned its sections: the strictest alignment
+/// of a binding that WebGPU adapters have.
+const MAX_ALIGN_BYTES: u64 = 256;
 
 const ROPE_TABLES: [&str; 4] = [ROPE_COS, ROPE_SIN, ROPE_COS_EXT, ROPE_SIN_EXT];
 
@@ -34,6 +35,8 @@ const MAX_WEIGHT_BYTES: u64 = 1 << 40;
 const MAX_WORKGROUP: u32 = 1024;
 /// Most workgroups of one grid dimension on every WebGPU adapter.
 const MAX_GRID: u32 = 65_535;
+const MAX_SPLIT_ENTRIES: usize = 1024;
+/// Smallest and largest number of lanes that WebGPU adapters have.
 const SUBGROUP_SIZES: (u32, u32) = (4, 128);
 
 impl Manifest {
@@ -186,37 +189,35 @@ impl ModelSpec {
         self.validate_rope_tables()
     }
 
-    /// The longest table covers [`ModelSpec::rope_table_positions`], the other one starts there
-    /// too and may be shorter by any number of positions.
+    /// The longest table has [`ModelSpec::rope_table_positions`] rows, the base table in front of
+    /// an extended one may have fewer: its length is the only size that the packer chose.
     fn validate_rope_tables(&self) -> Result<(), ManifestError> {
-        let row_bytes = self.shape.rope_row_bytes();
-        let full_bytes = row_bytes * u64::from(self.rope_table_positions);
-        let exact = |section: &Section| {
-            if section.bytes == full_bytes {
+        let (row_bytes, pairs) = (self.shape.rope_row_bytes(), self.shape.head_dim / 2);
+        let max_positions = u64::from(self.rope_table_positions);
+        let rows = |section: &Section, positions: u64| {
+            let needed_bytes = positions * row_bytes;
+            if section.bytes == needed_bytes {
                 return Ok(());
             }
-            let (positions, pairs) = (self.rope_table_positions, self.shape.head_dim / 2);
             Err(ManifestError::SectionSize {
                 section: section.name.clone(),
                 shape: format!("positions={positions} Dh/2={pairs}"),
                 listed_bytes: section.bytes,
-                needed_bytes: full_bytes,
+                needed_bytes,
             })
         };
-        let (base, extended) = (
-            [ROPE_COS, ROPE_SIN].map(|name| self.section(name)),
-            [ROPE_COS_EXT, ROPE_SIN_EXT].map(|name| self.section(name)),
-        );
-        let [Some(cos), Some(sin)] = base else {
+        let (Some(cos), Some(sin)) = (self.section(ROPE_COS), self.section(ROPE_SIN)) else {
             return Ok(());
         };
-        let [Some(cos_ext), Some(sin_ext)] = extended else {
-            exact(cos)?;
-            return exact(sin);
+        let extended = (self.section(ROPE_COS_EXT), self.section(ROPE_SIN_EXT));
+        let (Some(cos_ext), Some(sin_ext)) = extended else {
+            rows(cos, max_positions)?;
+            return rows(sin, max_positions);
         };
-        exact(cos_ext)?;
-        exact(sin_ext)?;
-        if !cos.bytes.is_multiple_of(row_bytes) || cos.bytes == 0 || cos.bytes > full_bytes {
+        rows(cos_ext, max_positions)?;
+        rows(sin_ext, max_positions)?;
+        let positions = cos.bytes / row_bytes;
+        if positions * row_bytes != cos.bytes || !(1..=max_positions).contains(&positions) {
             return Err(ManifestError::RopeTableSize {
                 section: cos.name.clone(),
                 listed_bytes: cos.bytes,
@@ -224,16 +225,7 @@ impl ModelSpec {
                 max_positions: self.rope_table_positions,
             });
         }
-        if sin.bytes != cos.bytes {
-            let (positions, pairs) = (cos.bytes / row_bytes, self.shape.head_dim / 2);
-            return Err(ManifestError::SectionSize {
-                section: sin.name.clone(),
-                shape: format!("positions={positions} Dh/2={pairs}"),
-                listed_bytes: sin.bytes,
-                needed_bytes: cos.bytes,
-            });
-        }
-        Ok(())
+        rows(sin, positions)
     }
 
     /// Every byte of the file belongs to a section, and to one only unless they are the same.
@@ -326,25 +318,25 @@ impl ModelSpec {
         let Some(test) = &self.self_test else {
             return Ok(());
         };
+        let (prompt, continuation) = (&test.prompt_ids, &test.continuation_ids);
         let context = self.context_tokens as usize;
-        for (name, ids, max) in [
-            ("promptIds", &test.prompt_ids, context),
-            (
-                "continuationIds",
-                &test.continuation_ids,
-                context - test.prompt_ids.len().min(context),
-            ),
-        ] {
+        for (name, ids) in [("promptIds", prompt), ("continuationIds", continuation)] {
             let path = format!("runtime.selfTest.{name}");
-            list_length(&path, ids.len(), 1, max)?;
-            if let Some((index, &id)) = (0..).zip(ids).find(|(_, id)| **id >= self.shape.vocab) {
-                let index: usize = index;
+            list_length(&path, ids.len(), 1, context)?;
+            if let Some(index) = ids.iter().position(|id| *id >= self.shape.vocab) {
                 return Err(ManifestError::TokenId {
                     path: format!("{path}[{index}]"),
-                    id,
+                    id: ids[index],
                     vocab: self.shape.vocab,
                 });
             }
+        }
+        if prompt.len() + continuation.len() > context {
+            return Err(ManifestError::SelfTestTooLong {
+                prompt_ids: prompt.len(),
+                continuation_ids: continuation.len(),
+                context_tokens: self.context_tokens,
+            });
         }
         Ok(())
     }
@@ -401,18 +393,16 @@ impl Tuning {
     }
 
     fn validate_splits(&self) -> Result<(), ManifestError> {
-        match self.attention_splits {
-            Some(splits) => range(|| "candidate.flashBlocks".to_owned(), splits, 1, MAX_GRID)?,
-            // Without a fixed number there has to be one by context.
-            None => list_length(
-                "runtime.flashOptima",
-                self.attention_splits_by_context.len(),
-                1,
-                usize::MAX,
-            )?,
+        if let Some(splits) = self.attention_splits {
+            range(|| "candidate.flashBlocks".to_owned(), splits, 1, MAX_GRID)?;
         }
+        let by_context = &self.attention_splits_by_context;
+        // Without a fixed number there has to be one by context.
+        let min_entries = usize::from(self.attention_splits.is_none());
+        let path = "runtime.flashOptima";
+        list_length(path, by_context.len(), min_entries, MAX_SPLIT_ENTRIES)?;
         let mut previous_tokens = 0;
-        for (index, entry) in self.attention_splits_by_context.iter().enumerate() {
+        for (index, entry) in by_context.iter().enumerate() {
             let path = |name: &str| format!("runtime.flashOptima[{index}].{name}");
             range(|| path("positions"), entry.context_tokens, 1, MAX_POSITIONS)?;
             range(|| path("blocks"), entry.splits, 1, MAX_GRID)?;

@@ -54,11 +54,13 @@ fn collect(workspace: &Workspace, folder: &Path, sources: &mut Vec<Source>) -> R
     entries.sort_by_key(fs::DirEntry::file_name);
     for entry in entries {
         let path = folder.join(entry.file_name());
+        // Unit tests that grew out of their file: `tests.rs`, or a folder `tests` beside it.
+        if folder.ends_with("src") && path.file_stem().is_some_and(|stem| stem == "tests") {
+            continue;
+        }
         if entry.file_type()?.is_dir() {
             collect(workspace, &path, sources)?;
-        } else if path.extension().is_some_and(|ending| ending == "rs")
-            && path.file_stem().is_some_and(|stem| stem != "tests")
-        {
+        } else if path.extension().is_some_and(|ending| ending == "rs") {
             let text = fs::read_to_string(entry.path())
                 .with_context(|| format!("cannot read {}", path.display()))?;
             sources.push(Source::new(

@@ -28,6 +28,9 @@ pub(crate) fn dot(a: &[f32], b: &[f32]) -> f64 {
 /// `y = x W^T + bias`: x `[T, K]`, w `[N, K]`, bias `[N]` or none, y `[T, N]`.
 pub(crate) fn matmul(x: &[f32], w: &[f32], bias: Option<&[f32]>, k: usize) -> Vec<f32> {
     let (t, n) = (x.len() / k, w.len() / k);
+    if t == 0 {
+        return Vec::new();
+    }
     // Weight rows outermost, so that each is fetched from memory once for all positions: y^T [N, T] first.
     let mut transposed = vec![0.0; n * t];
     transposed
@@ -115,5 +118,93 @@ pub(crate) fn swiglu(gate_up: &[f32], ffn: usize) -> Vec<f32> {
 pub(crate) fn add(x: &mut [f32], y: &[f32]) {
     for (x, y) in x.iter_mut().zip(y) {
         *x += y;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn numbers(elems: usize) -> Vec<f32> {
+        (0..elems)
+            .map(|i| ((i * 37 + 11) % 64) as f32 / 16.0 - 2.0)
+            .collect()
+    }
+
+    #[test]
+    fn dot_sums_every_element_once() {
+        for elems in 0..40 {
+            let (a, b) = (numbers(elems), vec![1.0; elems]);
+            let expected: f64 = a.iter().map(|&x| f64::from(x)).sum();
+            assert_eq!(dot(&a, &b), expected, "{elems} elements"); // exact: all are multiples of 1/16
+        }
+    }
+
+    #[test]
+    fn dot_keeps_what_f32_sums_would_lose() {
+        assert_eq!(dot(&[1e8, 1.0, -1e8], &[1.0, 1.0, 1.0]), 1.0);
+    }
+
+    #[test]
+    fn matmul_gives_one_row_per_position() {
+        // W = [[1, 2, 3], [4, 5, 6]], x = rows [1, 0, 0], [0, 1, 1]
+        let w = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0];
+        let x = [1.0, 0.0, 0.0, 0.0, 1.0, 1.0];
+        assert_eq!(matmul(&x, &w, None, 3), [1.0, 4.0, 5.0, 11.0]);
+        assert_eq!(matmul(&x, &w, Some(&[0.5, -1.0]), 3), [1.5, 3.0, 5.5, 10.0]);
+        assert_eq!(matmul(&x[..3], &w, None, 3), [1.0, 4.0]);
+        assert!(matmul(&[], &w, None, 3).is_empty());
+    }
+
+    #[test]
+    fn rms_norm_scales_each_row_by_itself() {
+        let y = rms_norm(&[3.0, 4.0, 0.3, 0.4], &[1.0, 2.0], 0.0);
+        let root = 12.5f32.sqrt();
+        for (y, expected) in y
+            .iter()
+            .zip([3.0 / root, 8.0 / root, 3.0 / root, 8.0 / root])
+        {
+            assert!((y - expected).abs() < 1e-6, "{y} instead of {expected}");
+        }
+        assert_eq!(rms_norm(&[0.0, 0.0], &[1.0, 1.0], 1e-5), [0.0, 0.0]);
+    }
+
+    #[test]
+    fn rotation_keeps_lengths_and_depends_on_distance_only() {
+        let rotated = |position| {
+            let mut head = numbers(8);
+            rotate(&mut head, position, 1e4);
+            head
+        };
+        assert_eq!(rotated(0), numbers(8));
+        let length = dot(&numbers(8), &numbers(8));
+        for position in [1, 5, 1000] {
+            assert!((dot(&rotated(position), &rotated(position)) - length).abs() < 1e-5);
+        }
+        assert!((dot(&rotated(12), &rotated(7)) - dot(&rotated(6), &rotated(1))).abs() < 1e-4);
+        assert!((dot(&rotated(12), &rotated(7)) - dot(&rotated(7), &rotated(7))).abs() > 1e-2);
+    }
+
+    #[test]
+    fn rotation_turns_the_first_pair_by_the_position() {
+        let mut head = [1.0, 0.0, 0.0, 0.0];
+        rotate(&mut head, 1, 1e4);
+        assert_eq!(head, [1f64.cos() as f32, 0.0, 1f64.sin() as f32, 0.0]);
+    }
+
+    #[test]
+    fn softmax_survives_large_scores() {
+        let mut scores = [1e4, 1e4 - 1.0, f64::NEG_INFINITY];
+        softmax(&mut scores);
+        assert!((scores.iter().sum::<f64>() - 1.0).abs() < 1e-12);
+        assert!((scores[0] / scores[1] - 1f64.exp()).abs() < 1e-9);
+        assert_eq!(scores[2], 0.0);
+    }
+
+    #[test]
+    fn swiglu_gates_up_rows() {
+        let y = swiglu(&[0.0, 100.0, -100.0, 3.0, 4.0, 5.0], 3);
+        assert_eq!(y[..2], [0.0, 400.0]);
+        assert!(y[2].abs() < 1e-30);
     }
 }

@@ -166,6 +166,18 @@ impl Weights {
             shape,
         })
     }
+
+    /// Whether a pass can be made of `ids`: at least one, all of them in the vocabulary.
+    pub fn check_ids(&self, ids: &[u32]) -> Result<(), OracleError> {
+        let vocab = self.shape.vocab;
+        if ids.is_empty() {
+            return Err(OracleError::NoTokens);
+        }
+        match (0..).zip(ids).find(|&(_, &id)| id >= vocab) {
+            Some((index, &id)) => Err(OracleError::TokenId { index, id, vocab }),
+            None => Ok(()),
+        }
+    }
 }
 
 struct Reader<'a, S> {

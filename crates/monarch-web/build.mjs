@@ -24,7 +24,7 @@ if (!existsSync(join(pkg, "monarch_web.d.ts"))) {
   fail("pkg/monarch_web.d.ts is missing: build the WebAssembly module first (cargo xtask web)");
 }
 
-// wasm-pack leaves a package.json of its own, and a .gitignore that would empty the published package.
+// wasm-pack leaves a .gitignore that would empty the published package.
 rmSync(join(pkg, ".gitignore"), { force: true });
 copyFileSync(join(here, "package.json"), join(pkg, "package.json"));
 copyFileSync(join(here, "README.md"), join(pkg, "README.md"));

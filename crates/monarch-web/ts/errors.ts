@@ -6,38 +6,40 @@
  * | --- | --- |
  * | `aborted` | the call's `signal` was aborted; `cause` is `signal.reason` |
  * | `already-read` | a generation was read a second time |
- * | `context-full` | the prompt does not fit into the context |
+ * | `context-exceeded` | the prompt does not fit into the context |
  * | `crashed` | the engine hit a bug of its own and lost its models; `load` starts afresh |
  * | `device-lost` | the browser took the GPU away; load the model again |
  * | `disposed` | the model was disposed |
- * | `fetch-failed` | a file could not be fetched |
- * | `invalid-manifest` | the manifest is not one this engine can read |
+ * | `fetch-failed` | a file is missing, cut short or could not be fetched |
+ * | `gpu-failed` | the GPU refused an operation; load the model again |
  * | `invalid-option` | an option has an unknown name or a value out of range |
  * | `invalid-prompt` | the prompt or a chat message is not one this model can take |
- * | `invalid-text-files` | the tokenizer or the chat template is not one this engine can read |
- * | `invalid-weights` | the weights file is cut short, too long or damaged |
+ * | `manifest-invalid` | the manifest is not one this engine can read |
  * | `out-of-memory` | the GPU has no room for the model |
  * | `self-test-failed` | the GPU computes something else than the model's own check expects |
+ * | `text-invalid` | the tokenizer or the chat template does not work |
  * | `unsupported` | this browser or this GPU cannot run the model |
  * | `wasm-failed` | the WebAssembly module could not be fetched or started |
+ * | `weights-corrupt` | weights arrived, but not those that the manifest lists |
  */
 export type MonarchErrorCode =
   | "aborted"
   | "already-read"
-  | "context-full"
+  | "context-exceeded"
   | "crashed"
   | "device-lost"
   | "disposed"
   | "fetch-failed"
-  | "invalid-manifest"
+  | "gpu-failed"
   | "invalid-option"
   | "invalid-prompt"
-  | "invalid-text-files"
-  | "invalid-weights"
+  | "manifest-invalid"
   | "out-of-memory"
   | "self-test-failed"
+  | "text-invalid"
   | "unsupported"
-  | "wasm-failed";
+  | "wasm-failed"
+  | "weights-corrupt";
 
 /** Named facts about an error: the section, the URL, both numbers of a mismatch. */
 export type ErrorDetails = Readonly<Record<string, unknown>>;

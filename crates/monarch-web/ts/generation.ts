@@ -7,17 +7,17 @@ export type Prompt = string | { readonly ids: readonly number[] | Uint32Array };
 /** Options of {@link Model.generate}. */
 export interface GenerateOptions {
   /** Stops after this many new tokens. Without it, the model stops by itself or at the end of its context. */
-  readonly maxTokens?: number;
-  /** 0 takes the likeliest token every time; higher is more varied. Without it, the model's own default. */
-  readonly temperature?: number;
+  readonly maxTokens?: number | undefined;
+  /** 0, the default, takes the likeliest token every time; higher is more varied. */
+  readonly temperature?: number | undefined;
   /** Start of the random numbers: the same seed gives the same text. Without it, a random one. */
-  readonly seed?: number;
+  readonly seed?: number | undefined;
   /** Ends the text before any of these strings; they are never delivered. */
-  readonly stop?: readonly string[];
+  readonly stop?: readonly string[] | undefined;
   /** Goes on after the model's end token, up to `maxTokens`. */
-  readonly ignoreEos?: boolean;
+  readonly ignoreEos?: boolean | undefined;
   /** Ends the call at once: what is being read rejects with code `aborted`. */
-  readonly signal?: AbortSignal;
+  readonly signal?: AbortSignal | undefined;
 }
 
 const MOST_TOKENS = 2 ** 32 - 1;
@@ -59,16 +59,20 @@ export interface Usage {
 
 /** Where the time of one call went. */
 export interface Timings {
-  /** From the start of the call to its first token, in milliseconds. */
+  /** From the start of the work to the first token, in milliseconds. */
   readonly ttftMs: number;
-  /** New tokens per second after the first one; 0 when there was only one. */
+  /** Prompt tokens per second. */
+  readonly prefillTokS: number;
+  /** New tokens per second after the first one; 0 with fewer than two. */
   readonly decodeTokS: number;
+  /** From the start of the work to its end, in milliseconds. */
+  readonly totalMs: number;
 }
 
 /** A generation as a whole. */
 export interface Completion {
   readonly text: string;
-  /** Ids of the new tokens only. */
+  /** Ids of the new tokens only; an end token is not among them. */
   readonly ids: readonly number[];
   readonly finishReason: FinishReason;
   readonly usage: Usage;

@@ -28,7 +28,16 @@ export type {
   Timings,
   Usage,
 } from "./generation.js";
-export { load, type DeviceOptions, type LoadOptions } from "./load.js";
-export type { AdapterInfo, ChatOptions, Message, Model, ModelInfo, PlanInfo } from "./model.js";
+export type { DeviceOptions } from "./device.js";
+export { load, type LoadOptions } from "./load.js";
+export type {
+  AdapterInfo,
+  ChatOptions,
+  DeviceLimits,
+  Message,
+  Model,
+  ModelInfo,
+  PlanInfo,
+} from "./model.js";
 export type { CompileProgress, FetchProgress, Progress, ReadyProgress } from "./progress.js";
 export { support, type Support, type SupportOptions } from "./support.js";

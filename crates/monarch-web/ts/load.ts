@@ -1,45 +1,28 @@
 import { throwIfAborted, unlessAborted } from "./abort.js";
 import { EdgeModel, type Model } from "./model.js";
-import {
-  abortSignal,
-  address,
-  callback,
-  checkOptions,
-  flag,
-  group,
-  integer,
-  oneOf,
-  type Checks,
-} from "./options.js";
+import { deviceChecks, type DeviceOptions } from "./device.js";
+import { abortSignal, address, callback, checkOptions, group, integer, oneOf, type Checks } from "./options.js";
 import type { Progress } from "./progress.js";
 import { manifestUrl } from "./source.js";
 import { requireWebGpu } from "./support.js";
 import { enter } from "./wasm.js";
 import { WasmModel } from "./monarch_web.js";
 
-/** Which optional abilities of the GPU the engine may use. All of them, unless one is switched off. */
-export interface DeviceOptions {
-  readonly allowF16?: boolean;
-  readonly allowSubgroups?: boolean;
-  readonly allowTimestamps?: boolean;
-}
-
 /** Options of {@link load}. */
 export interface LoadOptions {
   /** Gives up at once, fetches included; the promise rejects with code `aborted`. */
-  readonly signal?: AbortSignal;
+  readonly signal?: AbortSignal | undefined;
   /** Called often while loading. What it throws rejects `load`. */
-  readonly onProgress?: (progress: Progress) => void;
+  readonly onProgress?: ((progress: Progress) => void) | undefined;
   /** Room for prompt and answer together, up to the model's own context. Without it, what the manifest says. */
-  readonly contextTokens?: number;
+  readonly contextTokens?: number | undefined;
   /** `plain` runs one dispatch per operation, to compare with; `auto` the fastest plan. */
-  readonly plan?: "auto" | "fused" | "plain";
-  readonly device?: DeviceOptions;
+  readonly plan?: "auto" | "fused" | "plain" | undefined;
+  /** Which GPU to open, and what to leave unused. */
+  readonly device?: DeviceOptions | undefined;
   /** Where `monarch_web_bg.wasm` is, when it is not beside the package's JavaScript. The first call decides. */
-  readonly wasmUrl?: string | URL;
+  readonly wasmUrl?: string | URL | undefined;
 }
-
-const deviceChecks: Checks<DeviceOptions> = { allowF16: flag, allowSubgroups: flag, allowTimestamps: flag };
 
 const checks: Checks<LoadOptions> = {
   signal: abortSignal,

@@ -23,29 +23,46 @@ export interface Message {
 /** Options of {@link Model.chat}. */
 export interface ChatOptions extends GenerateOptions {
   /** Descriptions of functions the model may call, as its chat template expects them. */
-  readonly tools?: readonly object[];
+  readonly tools?: readonly object[] | undefined;
 }
 
 const chatChecks: Checks<ChatOptions> = { ...generateChecks, tools: objects };
 
-/** The GPU a model runs on, as the browser describes it. */
+/** The GPU a model runs on, as the browser describes it. A browser may leave any text empty. */
 export interface AdapterInfo {
   readonly vendor: string;
   readonly architecture: string;
+  readonly device: string;
   readonly description: string;
   readonly backend: string;
-  /** WebGPU features that are enabled on the device. */
+  /** True when the processor plays the GPU: it works, slowly. */
+  readonly isSoftware: boolean;
+  /** WebGPU features that the engine has a use for and the adapter has. */
   readonly features: readonly string[];
-  readonly limits: Readonly<Record<string, number>>;
-  /** Invocations per subgroup as a probe measured it; absent without subgroups. */
-  readonly subgroupSize?: number;
+  /** Those that are enabled on the device; empty before there is one. */
+  readonly enabledFeatures: readonly string[];
+  /** Smallest and largest subgroup the adapter announces; 0 when it does not say. */
+  readonly subgroupSizes: readonly [number, number];
+  /** Invocations per subgroup as a probe measured them; 0 without subgroups. */
+  readonly subgroupSize: number;
+  readonly limits: DeviceLimits;
+}
+
+/** The limits that decide what fits: the adapter's before there is a device, then the device's. */
+export interface DeviceLimits {
+  readonly maxBindingBytes: number;
+  readonly maxBufferBytes: number;
+  readonly maxInvocations: number;
+  readonly maxWorkgroupBytes: number;
+  readonly maxStorageBuffers: number;
+  readonly maxWorkgroups: number;
 }
 
 /** The list of dispatches that one token takes. */
 export interface PlanInfo {
-  readonly name: string;
+  readonly name: "fused" | "plain";
   readonly dispatches: number;
-  /** What was chosen for this GPU, and why; one sentence each. */
+  /** What was replaced to run on this GPU, and why; one sentence each. */
   readonly decisions: readonly string[];
 }
 
@@ -53,7 +70,12 @@ export interface PlanInfo {
 export interface ModelInfo {
   readonly adapter: AdapterInfo;
   readonly plan: PlanInfo;
+  /** Room for prompt and answer together. */
   readonly contextTokens: number;
+  /** Token ids are below this. */
+  readonly vocab: number;
+  /** GPU memory of weights, caches and activations. */
+  readonly gpuBytes: number;
 }
 
 /**
@@ -87,7 +109,13 @@ export interface Model {
 type EdgePrompt =
   | { readonly text: string }
   | { readonly ids: readonly number[] }
-  | { readonly messages: readonly Message[]; readonly tools?: readonly object[] };
+  | { readonly chat: EdgeChat };
+
+interface EdgeChat {
+  readonly messages: readonly Message[];
+  readonly tools?: readonly object[];
+  readonly add_generation_prompt: boolean;
+}
 
 /** A {@link Model} in the WebAssembly module. */
 export class EdgeModel implements Model {
@@ -116,8 +144,8 @@ export class EdgeModel implements Model {
     return this.#generation(() => {
       const { signal, tools, ...rest } = checkOptions("chat", options, chatChecks);
       checkMessages(messages);
-      const prompt = { messages: structuredClone(messages), ...(tools && { tools: structuredClone(tools) }) };
-      return { prompt, options: rest, signal };
+      const chat: EdgeChat = structuredClone({ messages, ...(tools && { tools }), add_generation_prompt: true });
+      return { prompt: { chat }, options: rest, signal };
     });
   }
 

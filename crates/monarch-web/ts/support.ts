@@ -1,7 +1,8 @@
 import { throwIfAborted, unlessAborted } from "./abort.js";
 import { MonarchError } from "./errors.js";
 import type { AdapterInfo } from "./model.js";
-import { abortSignal, address, checkOptions, type Checks } from "./options.js";
+import { deviceChecks, type DeviceOptions } from "./device.js";
+import { abortSignal, address, checkOptions, group, type Checks } from "./options.js";
 import { manifestUrl } from "./source.js";
 import { enter } from "./wasm.js";
 import { support as edgeSupport } from "./monarch_web.js";
@@ -18,12 +19,18 @@ export interface Support {
 /** Options of {@link support}. */
 export interface SupportOptions {
   /** Gives up at once; the promise rejects with code `aborted`. */
-  readonly signal?: AbortSignal;
+  readonly signal?: AbortSignal | undefined;
+  /** The same as will be given to {@link load}. */
+  readonly device?: DeviceOptions | undefined;
   /** Where `monarch_web_bg.wasm` is, when it is not beside the package's JavaScript. */
-  readonly wasmUrl?: string | URL;
+  readonly wasmUrl?: string | URL | undefined;
 }
 
-const checks: Checks<SupportOptions> = { signal: abortSignal, wasmUrl: address };
+const checks: Checks<SupportOptions> = {
+  signal: abortSignal,
+  device: group("support: device", deviceChecks),
+  wasmUrl: address,
+};
 
 /**
  * Tells whether this browser and GPU can run the model, from its manifest alone.
@@ -39,13 +46,13 @@ const checks: Checks<SupportOptions> = { signal: abortSignal, wasmUrl: address }
  * @param source address of the manifest, or of its folder when it ends in `/`
  */
 export async function support(source: string | URL, options: SupportOptions = {}): Promise<Support> {
-  const { signal, wasmUrl } = checkOptions("support", options, checks);
+  const { signal = new AbortController().signal, device = {}, wasmUrl } = checkOptions("support", options, checks);
   const url = manifestUrl("support", source);
   throwIfAborted(signal);
   if (!hasWebGpu()) return { status: "unsupported", reasons: [NO_WEBGPU] };
   return unlessAborted(
     signal,
-    enter(wasmUrl).then((life) => life.run(() => edgeSupport(url) as Promise<Support>)),
+    enter(wasmUrl).then((life) => life.run(() => edgeSupport(url, device, signal) as Promise<Support>)),
   );
 }
 

@@ -87,6 +87,10 @@ pub enum TextError {
         source: tokenizers::Error,
     },
 
+    /// `tokenizer.json` has no map of tokens to ids, or an empty one.
+    #[error("tokenizer.json: model.vocab lists no tokens")]
+    NoVocabulary,
+
     /// `tokenizer.json` is not a byte-level BPE, so its tokens are not byte strings.
     #[error("tokenizer.json: the model is not a byte-level BPE")]
     NotByteLevel,

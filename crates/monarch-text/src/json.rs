@@ -138,7 +138,7 @@ impl Writer<'_> {
                 '\u{8}' => self.out += "\\b",
                 '\u{c}' => self.out += "\\f",
                 '\0'..'\u{20}' => self.escape(char),
-                '\u{7f}'.. if self.ensure_ascii && char != '\u{7f}' => self.escape(char),
+                '\u{7f}'.. if self.ensure_ascii => self.escape(char),
                 _ => self.out.push(char),
             }
         }
@@ -168,17 +168,26 @@ fn number(value: &Value) -> Result<String, Error> {
     if value.is_integer() {
         Ok(value.to_string())
     } else {
-        f64::try_from(value.clone()).map(float)
+        f64::try_from(value.clone()).map(json_float)
     }
 }
 
-/// Python's `repr` of a float.
-fn float(value: f64) -> String {
+fn json_float(value: f64) -> String {
+    match value {
+        f64::INFINITY => "Infinity".to_owned(),
+        f64::NEG_INFINITY => "-Infinity".to_owned(),
+        _ if value.is_nan() => "NaN".to_owned(),
+        _ => python_float(value),
+    }
+}
+
+/// Python's `str` of a float.
+pub(crate) fn python_float(value: f64) -> String {
     if value.is_nan() {
-        return "NaN".to_owned();
+        return "nan".to_owned();
     }
     if value.is_infinite() {
-        return if value > 0.0 { "Infinity" } else { "-Infinity" }.to_owned();
+        return value.to_string();
     }
     // Both languages print the fewest digits that read back as the same number; they differ in
     // when they write an exponent, and how.
@@ -201,7 +210,7 @@ fn not_json(kind: ValueKind) -> Error {
 
 #[cfg(test)]
 mod tests {
-    use super::float;
+    use super::python_float;
 
     #[test]
     fn floats_are_printed_as_python_prints_them() {
@@ -222,8 +231,10 @@ mod tests {
             (1e16, "1e+16"),
             (1.5e300, "1.5e+300"),
             (5e-324, "5e-324"),
+            (f64::NEG_INFINITY, "-inf"),
+            (f64::NAN, "nan"),
         ] {
-            assert_eq!(float(value), printed);
+            assert_eq!(python_float(value), printed);
         }
     }
 }

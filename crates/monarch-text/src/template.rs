@@ -1,12 +1,12 @@
 use std::fmt;
 
 use minijinja::syntax::SyntaxConfig;
-use minijinja::value::{Serde, Value};
-use minijinja::{AutoEscape, Environment, Error, ErrorKind};
+use minijinja::value::{Kwargs, Serde, Value, ValueKind};
+use minijinja::{AutoEscape, Environment, Error, ErrorKind, escape_formatter};
 use minijinja_contrib::pycompat::unknown_method_callback;
 
 use crate::config::{ChatTemplates, TokenizerConfig};
-use crate::json::tojson;
+use crate::json::{python_float, tojson};
 use crate::{Chat, DateTime, TextError};
 
 /// Work that one rendering may take: an instruction, or 64 bytes of text, is one step.
@@ -56,7 +56,7 @@ impl ChatTemplate {
         for (name, source) in [(DEFAULT, Some(default)), (TOOL_USE, tool_use)] {
             let Some(source) = source else { continue };
             environment
-                .add_template_owned(name, replace_generation_tags(source))
+                .add_template_owned(name, replace_generation_tags(&unix_lines(source)))
                 .map_err(|source| TextError::TemplateSyntax {
                     line: line(&source),
                     source,
@@ -107,6 +107,11 @@ impl ChatTemplate {
     }
 }
 
+/// Jinja as transformers sets it up, in the engine's terms.
+///
+/// What the engine does in another way than Python, and templates were seen to rely on, is
+/// replaced here. The rest fails loudly: a filter, method or global that only Python has is an
+/// error that names it.
 fn environment() -> Environment<'static> {
     let mut environment = Environment::new();
     let syntax = SyntaxConfig::builder()
@@ -117,9 +122,61 @@ fn environment() -> Environment<'static> {
     environment.set_auto_escape_callback(|_| AutoEscape::None);
     environment.set_unknown_method_callback(unknown_method_callback);
     environment.set_fuel(Some(MAX_STEPS));
+    environment.set_formatter(|out, state, value| match python_text(value) {
+        Some(text) => out.write_str(&text).map_err(Error::from),
+        None => escape_formatter(out, state, value),
+    });
+    environment.add_filter("string", |value: &Value| {
+        python_text(value).map_or_else(|| Value::from(value.to_string()), Value::from)
+    });
     environment.add_filter("tojson", tojson);
+    environment.add_filter("default", default_filter);
+    environment.add_filter("d", default_filter);
+    environment.add_test("sequence", is_sequence);
     environment.add_function("raise_exception", raise_exception);
     environment
+}
+
+/// The text of values that Python prints in its own way: floats.
+fn python_text(value: &Value) -> Option<String> {
+    if !value.is_number() || value.is_integer() {
+        return None;
+    }
+    f64::try_from(value.clone()).ok().map(python_float)
+}
+
+/// The engine's own does not know the names of the arguments.
+fn default_filter(
+    value: &Value,
+    default_value: Option<Value>,
+    boolean: Option<bool>,
+    named: Kwargs,
+) -> Result<Value, Error> {
+    let default_value = match default_value {
+        Some(default_value) => default_value,
+        None => named
+            .get::<Option<Value>>("default_value")?
+            .unwrap_or_else(|| "".into()),
+    };
+    let boolean = match boolean {
+        Some(boolean) => boolean,
+        None => named.get::<Option<bool>>("boolean")?.unwrap_or(false),
+    };
+    named.assert_all_used()?;
+    let replace = value.is_undefined() || (boolean && !value.is_true());
+    Ok(if replace {
+        default_value
+    } else {
+        value.clone()
+    })
+}
+
+/// In Python whatever has a length and items is a sequence, strings and dictionaries among them.
+fn is_sequence(value: &Value) -> bool {
+    matches!(
+        value.kind(),
+        ValueKind::String | ValueKind::Seq | ValueKind::Map
+    )
 }
 
 /// What a template says when it does not accept a chat.
@@ -182,6 +239,11 @@ fn find_source(error: &Error) -> Option<&Refusal> {
 /// Line of an error from 1, or 0 where the engine knows none.
 fn line(error: &Error) -> usize {
     error.line().unwrap_or(0)
+}
+
+/// Jinja reads every line ending as `\n`, in strings too.
+fn unix_lines(source: &str) -> String {
+    source.replace("\r\n", "\n").replace('\r', "\n")
 }
 
 /// Turns `{% generation %}` and `{% endgeneration %}` into `{% with %}` and `{% endwith %}`.

@@ -138,11 +138,13 @@ impl Vocabulary {
 }
 
 /// One above the largest id of the file, checked before anything is sized by it.
-///
-/// A file without a vocabulary is left to the tokenizer, which refuses it.
 fn vocab_size(file: &Value) -> Result<u32, TextError> {
-    let model = file["model"]["vocab"].as_object().into_iter().flatten();
-    let model = model.map(|(token, id)| (token.as_str(), id));
+    // The tokenizer panics on an empty vocabulary.
+    let model = file["model"]["vocab"].as_object();
+    let model = model
+        .filter(|vocab| !vocab.is_empty())
+        .ok_or(TextError::NoVocabulary)?;
+    let model = model.iter().map(|(token, id)| (token.as_str(), id));
     let added = file["added_tokens"].as_array().into_iter().flatten();
     let added = added.map(|token| (token["content"].as_str().unwrap_or_default(), &token["id"]));
     let mut size = 0;

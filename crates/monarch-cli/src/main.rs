@@ -9,6 +9,7 @@ mod inspect;
 mod layout;
 mod output;
 mod progress;
+mod serve;
 mod synth;
 mod verify;
 
@@ -30,6 +31,7 @@ enum Command {
     Synth(synth::Args),
     Inspect(inspect::Args),
     Verify(verify::Args),
+    Serve(serve::Args),
 }
 
 fn main() -> ExitCode {
@@ -38,6 +40,7 @@ fn main() -> ExitCode {
         Command::Synth(args) => synth::run(args),
         Command::Inspect(args) => inspect::run(args),
         Command::Verify(args) => verify::run(args),
+        Command::Serve(args) => serve::run(args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,7 +1,7 @@
 //! `monarch serve`: a folder on a local web server, for development.
 
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail, ensure};
@@ -48,8 +48,14 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: Args) -> anyhow::Result<()> {
-    ensure!(args.folder.is_dir(), "{} is not a folder", args.folder.display());
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    ensure!(
+        args.folder.is_dir(),
+        "{} is not a folder",
+        args.folder.display()
+    );
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()?;
     let result = runtime.block_on(serve(&args.folder, args.port));
     // Downloads under way may be stuck reading a file; nothing is lost with them.
     runtime.shutdown_background();
@@ -64,15 +70,17 @@ async fn serve(folder: &Path, port: u16) -> anyhow::Result<()> {
         }
         Err(error) => return Err(error).context(format!("cannot listen on port {port}")),
     };
-    output::line(url(listener.local_addr()?))?;
+    let url = format!("http://{}/", listener.local_addr()?);
+    let announce_and_serve = async {
+        output::line(url)?;
+        Ok(axum::serve(listener, app(folder)).await?)
+    };
     tokio::select! {
-        result = axum::serve(listener, app(folder)) => Ok(result?),
+        // In this order: Ctrl-C is caught before anybody can know that the server is there.
+        biased;
         result = tokio::signal::ctrl_c() => Ok(result?),
+        result = announce_and_serve => result,
     }
-}
-
-fn url(address: SocketAddr) -> String {
-    format!("http://{address}/")
 }
 
 /// Files of `folder`, with ranges, conditional requests and types by file name.

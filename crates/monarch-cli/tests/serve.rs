@@ -15,7 +15,13 @@ fn folder() -> tempfile::TempDir {
     let served = folder.path().join("served");
     std::fs::create_dir(&served).unwrap();
     std::fs::create_dir(served.join("models")).unwrap();
-    for name in ["weights.bin", "page.wasm", "manifest.json", "index.js", "models/weights.bin"] {
+    for name in [
+        "weights.bin",
+        "page.wasm",
+        "manifest.json",
+        "index.js",
+        "models/weights.bin",
+    ] {
         std::fs::write(served.join(name), FILE).unwrap();
     }
     std::fs::write(served.join("index.html"), "<title>Page</title>").unwrap();
@@ -25,7 +31,10 @@ fn folder() -> tempfile::TempDir {
 
 fn command(folder: &Path, port: u16) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_monarch"));
-    command.arg("serve").arg(folder).args(["--port", &port.to_string()]);
+    command
+        .arg("serve")
+        .arg(folder)
+        .args(["--port", &port.to_string()]);
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }
@@ -44,29 +53,54 @@ impl Server {
         let mut line = String::new();
         let stdout = process.stdout.as_mut().unwrap();
         BufReader::new(stdout).read_line(&mut line).unwrap();
-        let port = line.strip_prefix("http://127.0.0.1:").unwrap().strip_suffix("/\n").unwrap();
+        let port = line
+            .strip_prefix("http://127.0.0.1:")
+            .unwrap()
+            .strip_suffix("/\n")
+            .unwrap();
         let port = port.parse().unwrap();
-        Server { process, port, _folder: folder }
+        Server {
+            process,
+            port,
+            _folder: folder,
+        }
     }
 
     fn ask(&self, method: &str, path: &str, headers: &[(&str, &str)]) -> Answer {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
-        write!(stream, "{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n")
-            .unwrap();
+        write!(
+            stream,
+            "{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
+        )
+        .unwrap();
         for (name, value) in headers {
             write!(stream, "{name}: {value}\r\n").unwrap();
         }
         stream.write_all(b"\r\n").unwrap();
         let mut bytes = Vec::new();
         stream.read_to_end(&mut bytes).unwrap();
-        let end = bytes.windows(4).position(|window| window == b"\r\n\r\n").unwrap();
+        let end = bytes
+            .windows(4)
+            .position(|window| window == b"\r\n\r\n")
+            .unwrap();
         let mut lines = std::str::from_utf8(&bytes[..end]).unwrap().split("\r\n");
-        let status = lines.next().unwrap().split(' ').nth(1).unwrap().parse().unwrap();
+        let status = lines
+            .next()
+            .unwrap()
+            .split(' ')
+            .nth(1)
+            .unwrap()
+            .parse()
+            .unwrap();
         let header = |line: &str| {
             let (name, value) = line.split_once(": ").unwrap();
             (name.to_ascii_lowercase(), value.to_owned())
         };
-        Answer { status, headers: lines.map(header).collect(), body: bytes[end + 4..].to_vec() }
+        Answer {
+            status,
+            headers: lines.map(header).collect(),
+            body: bytes[end + 4..].to_vec(),
+        }
     }
 
     fn get(&self, path: &str) -> Answer {
@@ -147,10 +181,17 @@ fn types_and_isolation() {
         ("/absent.json", ""),
     ] {
         let answer = server.get(path);
-        assert_eq!(answer.status, if content_type.is_empty() { 404 } else { 200 }, "{path}");
+        assert_eq!(
+            answer.status,
+            if content_type.is_empty() { 404 } else { 200 },
+            "{path}"
+        );
         assert_eq!(answer.header("content-type"), content_type, "{path}");
         assert_eq!(answer.header("cross-origin-opener-policy"), "same-origin");
-        assert_eq!(answer.header("cross-origin-embedder-policy"), "require-corp");
+        assert_eq!(
+            answer.header("cross-origin-embedder-policy"),
+            "require-corp"
+        );
         assert_eq!(answer.header("cross-origin-resource-policy"), "same-origin");
         assert_eq!(answer.header("cache-control"), "no-cache");
     }
@@ -173,7 +214,10 @@ fn no_path_leads_out() {
     ] {
         let answer = server.get(path);
         assert!([400, 404].contains(&answer.status), "{path}: {answer:?}");
-        assert!(!answer.body.windows(6).any(|window| window == b"secret"), "{path}");
+        assert!(
+            !answer.body.windows(6).any(|window| window == b"secret"),
+            "{path}"
+        );
     }
     let absolute = format!("/{}", server._folder.path().join("secret").display());
     assert_eq!(server.get(&absolute).status, 404);
@@ -183,7 +227,11 @@ fn no_path_leads_out() {
 fn only_reading() {
     let server = Server::start();
     for method in ["POST", "PUT", "DELETE"] {
-        assert_eq!(server.ask(method, "/weights.bin", &[]).status, 405, "{method}");
+        assert_eq!(
+            server.ask(method, "/weights.bin", &[]).status,
+            405,
+            "{method}"
+        );
     }
 }
 
@@ -210,7 +258,10 @@ fn folder_that_is_none() {
     let folder = folder();
     let secret = folder.path().join("secret");
     let message = failure(command(&secret, 0).output().unwrap());
-    assert_eq!(message, format!("error: {} is not a folder\n", secret.display()));
+    assert_eq!(
+        message,
+        format!("error: {} is not a folder\n", secret.display())
+    );
 }
 
 #[cfg(unix)]
@@ -219,7 +270,9 @@ fn interrupt_ends_it_with_success() {
     let mut server = Server::start();
     // An idle connection must not keep it alive.
     let _idle = TcpStream::connect(("127.0.0.1", server.port)).unwrap();
-    let kill = Command::new("kill").args(["-INT", &server.process.id().to_string()]).status();
+    let kill = Command::new("kill")
+        .args(["-INT", &server.process.id().to_string()])
+        .status();
     assert!(kill.unwrap().success());
     assert_eq!(server.process.wait().unwrap().code(), Some(0));
 }

@@ -135,3 +135,20 @@ pub(crate) fn fold(
 pub(crate) fn flag(on: bool) -> f64 {
     f64::from(u8::from(on))
 }
+
+/// `groups` workgroups along x, for kernels that never need to fold.
+pub(crate) fn one_dimension(
+    kernel: &'static str,
+    groups: u32,
+    limits: &Limits,
+) -> Result<[u32; 3], KernelError> {
+    let limit = limits.max_workgroups_per_dimension;
+    if groups > limit {
+        return Err(KernelError::TooManyWorkgroups {
+            kernel,
+            total: groups.into(),
+            limit,
+        });
+    }
+    Ok([groups, 1, 1])
+}

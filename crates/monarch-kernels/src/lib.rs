@@ -29,9 +29,18 @@ mod error;
 pub mod q4;
 mod table;
 
+pub mod advance;
+pub mod argmax_final;
+pub mod argmax_partial;
+pub mod attention_decode;
+pub mod attention_merge;
 pub mod embed_q4;
 pub mod matvec_q4;
+pub mod qk_norm_rope;
 pub mod rms_norm;
+pub mod short_conv;
+pub mod subgroup_probe;
+pub mod swiglu;
 
 pub use dispatch::Limits;
 pub use error::KernelError;

@@ -95,7 +95,10 @@ fn wrong_end_ids_are_refused() {
         let error = with_generation(json!({ "eos_token_id": wrong }))
             .err()
             .unwrap();
-        assert!(matches!(&error, TextError::EndIdType { found } if *found == wrong.to_string()));
+        let TextError::EndIdType { found } = error else {
+            panic!("{error}");
+        };
+        assert_eq!(found, wrong.to_string());
     }
     assert_eq!(
         with_generation(json!({ "eos_token_id": null }))

@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 
 /// A file of the small trained model.
 fn model_file(name: &str) -> String {
-    read(&format!("tests/fixtures/tiny-lfm2/{name}"))
+    read(&format!("../../models/tiny-lfm2/{name}"))
 }
 
 /// Results that transformers computed, see `tests/golden/README.md`.

@@ -10,14 +10,6 @@ use crate::setup::{self, Needs};
 use crate::suite::{self, Tally};
 use crate::workspace::Workspace;
 
-/// What of each crate compiles for the browser.
-///
-/// Their other tests are native: they use crates that a browser has no ground for.
-const WEB_LINTS: &[&[&str]] = &[
-    &["--package", "monarch-web", "--lib", "--tests"],
-    &["--package", "monarch-weights", "--lib", "--test", "web"],
-];
-
 /// Folders with a TypeScript project.
 const TYPESCRIPT: &[&str] = &["crates/monarch-web", "www", "tests/types"];
 
@@ -72,17 +64,22 @@ pub(crate) fn lints(workspace: &Workspace) -> Result<Tally> {
             "warnings",
         ]))
     });
-    for target in WEB_LINTS {
-        let mut cargo = workspace.cargo();
-        cargo
-            .args(["clippy", "--target", "wasm32-unknown-unknown"])
-            .args(*target);
-        tally.record(
-            &format!("clippy, browser, {}", target[1]),
-            run(cargo.args(["--locked", "--", "--deny", "warnings"])),
-        );
-    }
+    tally.record("clippy, browser", clippy_browser(workspace));
     Ok(tally)
+}
+
+/// The crates with tests for the browser, and those tests. Their other tests are native.
+fn clippy_browser(workspace: &Workspace) -> Result<()> {
+    let mut cargo = workspace.cargo();
+    cargo.args([
+        "clippy",
+        "--target",
+        suite::WASM_TARGET,
+        "--locked",
+        "--lib",
+    ]);
+    cargo.args(suite::browser_selection(&suite::test_targets(workspace)?)?);
+    run(cargo.args(["--", "--deny", "warnings"]))
 }
 
 /// Every TypeScript project compiles, strictly. Needs the built package: it holds the types of the module.

@@ -13,9 +13,9 @@ use anyhow::{Context, Result, anyhow, bail};
 
 use crate::platform::{self, SoftwareAdapter};
 use crate::process::{self, output, run, run_logged, shown};
+use crate::suite::WASM_TARGET;
 use crate::workspace::Workspace;
 
-const WASM_TARGET: &str = "wasm32-unknown-unknown";
 const WASM_PACK_VERSION: &str = "0.15.1";
 /// Vite 8's lower bound.
 const NODE_VERSION: (u32, u32) = (20, 19);

@@ -20,6 +20,9 @@ impl Counter {
             line.split_once(" run: "),
         ) {
             self.add(counts.split(','));
+        // wasm-bindgen-test-runner, which ends well when a file is not meant for where it runs
+        } else if line.trim() == "no tests to run!" {
+            self.failed += 1;
         // Node:  ℹ pass 12
         } else if let Some(counts) = line.strip_prefix("ℹ ").or_else(|| line.strip_prefix("# ")) {
             let Some((word, number)) = counts.split_once(' ') else {
@@ -109,6 +112,11 @@ mod tests {
             (3, 2)
         );
         assert_eq!(count(&["# tests 5", "# pass 4", "# fail 1"]), (4, 1));
+    }
+
+    #[test]
+    fn a_program_that_skips_itself_counts_as_failed() {
+        assert_eq!(count(&["no tests to run!"]), (0, 1));
     }
 
     #[test]

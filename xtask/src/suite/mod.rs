@@ -7,6 +7,7 @@
 mod agreement;
 mod count;
 
+use std::collections::BTreeSet;
 use std::env;
 use std::fs;
 use std::process::Command;
@@ -30,6 +31,12 @@ use self::count::Counter;
 /// The members that are compiled for this machine. Always the same set: another one would unite other features, and
 /// cargo would build every dependency again.
 pub(crate) const NATIVE: &[&str] = &["--workspace", "--exclude", "monarch-web"];
+
+/// The target of everything that runs in a browser.
+pub(crate) const WASM_TARGET: &str = "wasm32-unknown-unknown";
+
+/// Crates that must have tests for the browser: those that hold code for it.
+const BROWSER_CRATES: &[&str] = &["monarch-web", "monarch-weights"];
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
@@ -356,42 +363,39 @@ const NEXTEST: &[&str] = &[
 
 /// The wasm-bindgen-test suites, in a headless Chromium.
 fn browser(workspace: &Workspace) -> Result<Tally> {
-    let mut all = Tally::default();
-    for (package, tests) in browser_tests(&test_targets(workspace)?) {
-        let mut cargo = workspace.cargo();
-        cargo.args([
-            "test",
-            "--target",
-            "wasm32-unknown-unknown",
-            "--locked",
-            "--no-fail-fast",
-            "--package",
-            &package,
-        ]);
-        for test in tests {
-            cargo.args(["--test", &test]);
-        }
-        platform::select_wasm_runner(workspace, &mut cargo)?;
-        let tally = counted(&mut cargo)?;
-        if tally.passed + tally.failed == 0 {
-            bail!("{package} ran no tests in the browser");
-        }
-        all.passed += tally.passed;
-        all.failed += tally.failed;
-    }
-    Ok(all)
+    let mut cargo = workspace.cargo();
+    cargo.args([
+        "test",
+        "--target",
+        WASM_TARGET,
+        "--locked",
+        "--no-fail-fast",
+    ]);
+    cargo.args(browser_selection(&test_targets(workspace)?)?);
+    platform::select_wasm_runner(workspace, &mut cargo)?;
+    counted(&mut cargo)
 }
 
-/// The test binaries of each crate that has tests for the browser.
-fn browser_tests(targets: &[TestTarget]) -> Vec<(String, Vec<String>)> {
-    let mut packages: Vec<(String, Vec<String>)> = Vec::new();
+/// Cargo's arguments for the test binaries of crates that have tests for the browser.
+///
+/// One command for all crates: by itself each would have other features, and its dependencies be built again.
+pub(crate) fn browser_selection(targets: &[TestTarget]) -> Result<Vec<String>> {
+    let mut packages = BTreeSet::new();
+    let mut tests = BTreeSet::new();
     for target in targets.iter().filter(|target| target.is_browser()) {
-        match packages.last_mut() {
-            Some((package, tests)) if *package == target.package => tests.push(target.name.clone()),
-            _ => packages.push((target.package.clone(), vec![target.name.clone()])),
+        packages.insert(target.package.as_str());
+        tests.insert(target.name.as_str());
+    }
+    for package in BROWSER_CRATES {
+        if !packages.contains(package) {
+            bail!("{package} has no tests for the browser");
         }
     }
-    packages
+    let packages = packages
+        .into_iter()
+        .flat_map(|package| ["--package", package]);
+    let tests = tests.into_iter().flat_map(|test| ["--test", test]);
+    Ok(packages.chain(tests).map(str::to_owned).collect())
 }
 
 /// The built page, driven by Playwright.
@@ -435,7 +439,7 @@ fn size(workspace: &Workspace) -> Result<Tally> {
 
 /// A file in some crate's `tests/`.
 #[derive(Debug)]
-struct TestTarget {
+pub(crate) struct TestTarget {
     package: String,
     name: String,
 }
@@ -450,7 +454,7 @@ impl TestTarget {
     }
 }
 
-fn test_targets(workspace: &Workspace) -> Result<Vec<TestTarget>> {
+pub(crate) fn test_targets(workspace: &Workspace) -> Result<Vec<TestTarget>> {
     #[derive(Deserialize)]
     struct Metadata {
         packages: Vec<Package>,
@@ -494,7 +498,7 @@ mod tests {
 
     use anyhow::anyhow;
 
-    use super::{Part, Tally, TestTarget, browser_tests, finish, trouble};
+    use super::{Part, Tally, TestTarget, browser_selection, finish, trouble};
 
     fn part(outcome: anyhow::Result<Tally>) -> Part {
         Part {
@@ -539,27 +543,33 @@ mod tests {
         assert_eq!(trouble(&part(Ok(tally))).as_deref(), Some("failed: clippy"));
     }
 
-    #[test]
-    fn browser_tests_are_grouped_by_crate() {
-        let target = |package: &str, name: &str| TestTarget {
+    fn target(package: &str, name: &str) -> TestTarget {
+        TestTarget {
             package: package.into(),
             name: name.into(),
-        };
+        }
+    }
+
+    #[test]
+    fn browser_tests_are_run_by_one_command() {
         let targets = [
-            target("monarch-web", "edge"),
-            target("monarch-web", "kernels"),
             target("monarch-weights", "native"),
             target("monarch-weights", "web"),
+            target("monarch-web", "edge"),
+            target("monarch-web", "kernels"),
         ];
         assert_eq!(
-            browser_tests(&targets),
-            [
-                (
-                    "monarch-web".to_owned(),
-                    vec!["edge".to_owned(), "kernels".to_owned()]
-                ),
-                ("monarch-weights".to_owned(), vec!["web".to_owned()]),
-            ]
+            browser_selection(&targets).unwrap().join(" "),
+            "--package monarch-web --package monarch-weights --test edge --test kernels --test web"
+        );
+    }
+
+    #[test]
+    fn a_crate_that_lost_its_browser_tests_is_noticed() {
+        let error = browser_selection(&[target("monarch-web", "edge")]).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "monarch-weights has no tests for the browser"
         );
     }
 }

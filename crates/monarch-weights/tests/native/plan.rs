@@ -233,3 +233,16 @@ fn overlapping_sections_are_still_covered() {
     ];
     assert_eq!(ranges(&sections), [0..long, long - 1..long + 1]);
 }
+
+#[test]
+fn seed_manifest_is_fetched_once() {
+    let manifest = include_str!("../../../../tests/golden/seed/manifest.json");
+    let spec = monarch_manifest::parse(manifest).unwrap().spec;
+    let requests = plan(&spec.sections);
+    assert_eq!(check(&spec.sections, &requests), Ok(()));
+    let bytes = requests
+        .iter()
+        .map(|request| request.range.end - request.range.start);
+    assert_eq!(bytes.sum::<u64>(), spec.weight_bytes);
+    assert_eq!((spec.sections.len(), requests.len()), (199, 116));
+}

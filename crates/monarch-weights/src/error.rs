@@ -242,6 +242,18 @@ impl WeightsError {
             other => other,
         }
     }
+
+    /// Whether this says that the file does not exist, as against: could not be had.
+    ///
+    /// A web page counts: servers of single-page apps know no other way to say it.
+    pub fn is_absent(&self) -> bool {
+        match self.root() {
+            WeightsError::Status { status, .. } => matches!(status, 404 | 410),
+            WeightsError::File { source, .. } => source.kind() == std::io::ErrorKind::NotFound,
+            WeightsError::WebPage { .. } => true,
+            _ => false,
+        }
+    }
 }
 
 fn or_unknown(bytes: &Option<u64>) -> String {

@@ -156,6 +156,7 @@ fn missing_file_is_named() {
     let folder = folder();
     let source = source(&folder);
     let error = read(&source, "absent.json", 100).unwrap_err();
+    assert!(error.is_absent());
     assert!(
         matches!(&error, WeightsError::File { path, source }
             if path.ends_with("models/absent.json")

@@ -391,6 +391,22 @@ fn web_page_instead_of_text_is_refused() {
 }
 
 #[test]
+fn absent_text_is_told_from_other_failures() {
+    let page = || Answer::new(200, "<!doctype html>").with("Content-Type", "text/html");
+    assert!(read_text(move |_| page()).unwrap_err().is_absent());
+    for (status, absent) in [(404, true), (410, true), (403, false), (500, false)] {
+        let error = read_text(move |_| Answer::new(status, "")).unwrap_err();
+        assert_eq!(error.is_absent(), absent, "{status}");
+    }
+    assert!(
+        !read_text(|_| Answer::new(200, b"\xff"))
+            .unwrap_err()
+            .is_absent()
+    );
+    assert!(refused(|_| Answer::new(404, "")).is_absent());
+}
+
+#[test]
 fn text_errors() {
     let error = read_text(|_| Answer::new(404, "")).unwrap_err();
     assert!(

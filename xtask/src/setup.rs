@@ -55,32 +55,27 @@ impl Needs {
 
 /// Brings the machine to what `needs` says.
 ///
-/// Downloads of packages and builds of tools wait for different things, so they run side by side.
+/// System packages come first: when they may not be installed, a person should hear so at once. The rest downloads on
+/// one side and compiles on the other.
 pub(crate) fn install(workspace: &Workspace, needs: Needs) -> Result<()> {
     fs::create_dir_all(workspace.tools().join("bin")).context("cannot create target/tools")?;
+    install_system_packages(needs)?;
     thread::scope(|scope| {
-        let packages = scope.spawn(|| {
-            install_system_packages(needs)?;
+        let npm = scope.spawn(|| {
             if needs.npm {
                 install_npm_packages(workspace)
             } else {
                 Ok(())
             }
         });
-        let tools = scope.spawn(|| {
-            if needs.wasm {
-                install_wasm_tools(workspace)
-            } else {
-                Ok(())
-            }
-        });
-        let packages = packages
-            .join()
-            .map_err(|_| anyhow!("the package step panicked"))?;
-        let tools = tools
-            .join()
-            .map_err(|_| anyhow!("the tool step panicked"))?;
-        packages.and(tools)
+        let tools = if needs.wasm {
+            install_wasm_tools(workspace)
+        } else {
+            Ok(())
+        };
+        npm.join()
+            .map_err(|_| anyhow!("the npm step panicked"))?
+            .and(tools)
     })
 }
 

@@ -66,11 +66,23 @@ impl Vocabulary {
             .filter(|(_, token)| token.special)
             .map(|(id, token)| (token.content, id))
             .collect();
-        Ok(Vocabulary {
+        let vocabulary = Vocabulary {
             tokenizer,
             tokens,
             special_ids,
-        })
+        };
+        // The tokenizer notices a pattern that it cannot search for, and an id outside the
+        // vocabulary in its post-processor, only when it meets a text.
+        let ids = vocabulary
+            .tokenize("a", true)
+            .map_err(|error| match error {
+                TextError::Tokenize { source, .. } => TextError::Tokenizer { source },
+                other => other,
+            })?;
+        for id in ids {
+            vocabulary.token(id)?;
+        }
+        Ok(vocabulary)
     }
 
     /// One above the largest id.

@@ -242,6 +242,44 @@ fn absurd_ids_are_refused_before_tables_are_sized_by_them() {
 }
 
 #[test]
+fn what_the_tokenizer_notices_late_is_refused_at_load() {
+    let mut file = byte_tokenizer(&[]);
+    file["pre_tokenizer"] = json!({ "type": "Sequence", "pretokenizers": [
+        { "type": "Split", "pattern": { "Regex": "(a)\\1+" }, "behavior": "Isolated", "invert": false },
+        file["pre_tokenizer"],
+    ]});
+    let error = with_tokenizer(&file.to_string()).err().unwrap();
+    assert!(matches!(error, TextError::Tokenizer { .. }), "{error}");
+
+    let mut file = byte_tokenizer(&["<|startoftext|>"]);
+    file["post_processor"] = json!({
+        "type": "TemplateProcessing",
+        "single": [{ "SpecialToken": { "id": "b", "type_id": 0 } }, { "Sequence": { "id": "A", "type_id": 0 } }],
+        "pair": [{ "Sequence": { "id": "A", "type_id": 0 } }, { "Sequence": { "id": "B", "type_id": 1 } }],
+        "special_tokens": { "b": { "id": "b", "ids": [257], "tokens": ["b"] } },
+    });
+    let error = with_tokenizer(&file.to_string()).err().unwrap();
+    assert!(
+        matches!(
+            error,
+            TextError::UnknownId {
+                id: 257,
+                vocab_size: 257
+            }
+        ),
+        "{error}"
+    );
+    file["post_processor"]["special_tokens"]["b"]["ids"] = json!([0]);
+    assert_eq!(
+        with_tokenizer(&file.to_string())
+            .unwrap()
+            .tokenize("", true)
+            .unwrap(),
+        [0]
+    );
+}
+
+#[test]
 fn unknown_ids_are_refused_by_name_and_size() {
     let text = tiny();
     let message = "token id 8192 is not in the vocabulary of 8192 ids";

@@ -7,6 +7,7 @@ use monarch_manifest::Source;
 use monarch_pack::Checkpoint;
 
 use crate::layout::{self, LayoutArgs};
+use crate::self_test;
 
 /// Pack a Hugging Face checkpoint: 4-bit weights, manifest, text files
 #[derive(clap::Args)]
@@ -20,6 +21,17 @@ pub(crate) struct Args {
     /// Licence of the weights, recorded in the manifest
     #[arg(long, value_name = "NAME")]
     licence: Option<String>,
+    /// Token ids of a prompt whose greedy continuation, computed on the CPU, goes into the manifest
+    #[arg(long, value_name = "IDS", value_delimiter = ',')]
+    self_test_ids: Vec<u32>,
+    /// Tokens of that continuation
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 32,
+        requires = "self_test_ids"
+    )]
+    self_test_tokens: usize,
     #[command(flatten)]
     layout: LayoutArgs,
 }
@@ -34,7 +46,11 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
         licence: args.licence,
         quantiser: Some(layout::quantiser()),
     };
-    args.layout.pack(&checkpoint, source)
+    let out = args.layout.pack(&checkpoint, source)?;
+    if !args.self_test_ids.is_empty() {
+        self_test::record(&out, args.self_test_ids, args.self_test_tokens)?;
+    }
+    Ok(())
 }
 
 /// A checkpoint on this machine.

@@ -41,8 +41,8 @@ enum ScaleName {
 }
 
 impl LayoutArgs {
-    /// Packs `checkpoint` with a progress bar and says on stderr what was written.
-    pub(crate) fn pack(self, checkpoint: &Checkpoint, source: Source) -> anyhow::Result<()> {
+    /// Packs `checkpoint` with a progress bar, says on stderr what was written, and returns where.
+    pub(crate) fn pack(self, checkpoint: &Checkpoint, source: Source) -> anyhow::Result<PathBuf> {
         let options = PackOptions {
             layout: LayoutOptions {
                 layout: match self.layout {
@@ -73,7 +73,7 @@ impl LayoutArgs {
             spec.sections.len(),
             spec.weight_bytes
         ));
-        Ok(())
+        Ok(self.out)
     }
 }
 

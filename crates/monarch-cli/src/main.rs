@@ -4,13 +4,20 @@
 //! progress to stderr, and the exit status is 0 only on success (1 for a failure, 2 for arguments
 //! that make no sense). What a library crate could hold is not here.
 
+mod backend;
 mod convert;
+mod cpu;
+mod generate;
 mod inspect;
 mod layout;
+mod logits;
 mod output;
 mod progress;
+mod self_test;
 mod serve;
 mod synth;
+mod text;
+mod tokenize;
 mod verify;
 
 use std::process::ExitCode;
@@ -31,6 +38,9 @@ enum Command {
     Synth(synth::Args),
     Inspect(inspect::Args),
     Verify(verify::Args),
+    Tokenize(tokenize::Args),
+    Generate(generate::Args),
+    Logits(logits::Args),
     Serve(serve::Args),
 }
 
@@ -40,6 +50,9 @@ fn main() -> ExitCode {
         Command::Synth(args) => synth::run(args),
         Command::Inspect(args) => inspect::run(args),
         Command::Verify(args) => verify::run(args),
+        Command::Tokenize(args) => tokenize::run(args),
+        Command::Generate(args) => generate::run(args),
+        Command::Logits(args) => logits::run(args),
         Command::Serve(args) => serve::run(args),
     };
     match result {

@@ -12,6 +12,16 @@ pub(crate) fn line(text: impl AsRef<str>) -> anyhow::Result<()> {
     checked(writeln!(io::stdout().lock(), "{}", text.as_ref()))
 }
 
+/// Writes a piece of a line at once, for text that comes bit by bit.
+pub(crate) fn piece(text: &str) -> anyhow::Result<()> {
+    let mut stdout = io::stdout().lock();
+    checked(
+        stdout
+            .write_all(text.as_bytes())
+            .and_then(|()| stdout.flush()),
+    )
+}
+
 /// Writes a value as one line of JSON.
 pub(crate) fn json(value: &impl Serialize) -> anyhow::Result<()> {
     line(serde_json::to_string(value)?)

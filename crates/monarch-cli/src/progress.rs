@@ -14,3 +14,11 @@ pub(crate) fn bytes(label: &'static str, total_bytes: u64) -> ProgressBar {
         .with_style(style)
         .with_prefix(label)
 }
+
+/// A bar over `total` tokens; invisible when stderr is not a terminal.
+pub(crate) fn tokens(label: &'static str, total: u64) -> ProgressBar {
+    let style = ProgressStyle::with_template("{prefix:>10} [{wide_bar}] {pos}/{len} tokens {eta}")
+        .expect("the template is a constant")
+        .progress_chars("=> ");
+    ProgressBar::new(total).with_style(style).with_prefix(label)
+}

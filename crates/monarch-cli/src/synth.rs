@@ -27,5 +27,6 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
         licence: None,
         quantiser: Some(layout::quantiser()),
     };
-    args.layout.pack(&checkpoint, source)
+    args.layout.pack(&checkpoint, source)?;
+    Ok(())
 }

@@ -42,7 +42,9 @@ pub use checkpoint::Checkpoint;
 pub use error::PackError;
 pub use layout::{Layout, LayoutOptions};
 pub use monarch_manifest::{Matrix, Vector};
-pub use pack::{MANIFEST_FILE, PackOptions, PackProgress, TEXT_FILES, WEIGHTS_FILE, pack};
+pub use pack::{
+    MANIFEST_FILE, PackOptions, PackProgress, TEXT_FILES, WEIGHTS_FILE, pack, record_self_test,
+};
 pub use packed::{Packed, read_manifest};
 pub use quantise::Quantised;
 pub use synth::SHAPE_NAMES;

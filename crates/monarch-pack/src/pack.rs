@@ -15,6 +15,7 @@ use sha2::{Digest, Sha256};
 use crate::checkpoint::{Checkpoint, layer_matrices, layer_vectors};
 use crate::error::PackError;
 use crate::layout::{LayoutOptions, Table};
+use crate::packed::read_manifest;
 use crate::quantise::{self, Quantised};
 use crate::rope;
 
@@ -128,6 +129,32 @@ pub fn pack(
     Ok(manifest)
 }
 
+/// Adds a self-test to the manifest of a packed folder, or replaces the one it has.
+///
+/// For a continuation that only the packed weights can tell, so that it is not known when
+/// [`pack`] is called.
+pub fn record_self_test(folder: &Path, self_test: SelfTest) -> Result<Manifest, PackError> {
+    let path = folder.join(MANIFEST_FILE);
+    let mut manifest = read_manifest(&path)?;
+    manifest.spec.self_test = Some(self_test);
+    manifest.validate().map_err(|source| PackError::Manifest {
+        path: path.clone(),
+        source,
+    })?;
+    let temporary = temporary_path(folder, MANIFEST_FILE);
+    let replaced =
+        fs::write(&temporary, manifest.render()).and_then(|()| fs::rename(&temporary, &path));
+    if let Err(error) = replaced {
+        let _ = fs::remove_file(&temporary);
+        return Err(PackError::file("replace", &path)(error));
+    }
+    Ok(manifest)
+}
+
+fn temporary_path(folder: &Path, name: &str) -> PathBuf {
+    folder.join(format!(".{name}.{}.partial", std::process::id()))
+}
+
 /// Files written under temporary names; removed on drop unless published.
 #[derive(Default)]
 struct Staged {
@@ -138,7 +165,7 @@ struct Staged {
 impl Staged {
     /// Reserves a temporary name beside the final one.
     fn add(&mut self, out: &Path, name: &str) -> PathBuf {
-        let temporary = out.join(format!(".{name}.{}.partial", std::process::id()));
+        let temporary = temporary_path(out, name);
         self.files.push((temporary.clone(), out.join(name)));
         temporary
     }

@@ -233,3 +233,118 @@ fn blocks_per_row(cols: usize) -> usize {
     );
     cols / BLOCK_ELEMS
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// One row of one block, `weights` padded with zeros.
+    fn block(weights: &[f32]) -> [f32; 32] {
+        let mut block = [0.0; 32];
+        block[..weights.len()].copy_from_slice(weights);
+        block
+    }
+
+    #[test]
+    fn symmetric_rounds_half_to_even_and_keeps_the_extremes() {
+        // Scale 2, so w / s = 7, -7, 0.5, 1.5, 2.5, -0.5, -1.5.
+        let quantised = symmetric(&block(&[14.0, -14.0, 1.0, 3.0, 5.0, -1.0, -3.0]), 32);
+        assert_eq!(quantised.scales, [2.0]);
+        assert_eq!(quantised.codes[..4], [0x1f, 0xa8, 0x8a, 0x86]);
+        assert_eq!(
+            dequantise(&quantised, 32)[..8],
+            [14.0, -14.0, 0.0, 4.0, 4.0, 0.0, -4.0, 0.0]
+        );
+    }
+
+    #[test]
+    fn asymmetric_zero_is_exact_on_either_side() {
+        for (weights, zero_point, scale) in [
+            (vec![15.0, 1.0], 0, 1.0),
+            (vec![-15.0, -1.0], 15, 1.0),
+            (vec![10.0, -5.0], 5, 1.0),
+        ] {
+            let quantised = asymmetric(&block(&weights), 32);
+            assert_eq!(quantised.scales, [scale]);
+            assert_eq!(quantised.zero_points, Some(vec![zero_point]));
+            let back = dequantise(&quantised, 32);
+            assert_eq!(back[..2], weights);
+            assert_eq!(back[2..], [0.0; 30]);
+        }
+    }
+
+    #[test]
+    fn blocks_of_zeros_stay_zeros() {
+        let quantised = symmetric(&[0.0; 64], 64);
+        assert_eq!(
+            quantised,
+            Quantised {
+                codes: vec![0x88; 32],
+                scales: vec![0.0; 2],
+                zero_points: None,
+            }
+        );
+        assert_eq!(dequantise(&quantised, 64), [0.0; 64]);
+        let quantised = asymmetric(&[-0.0; 96], 96);
+        assert_eq!(
+            quantised,
+            Quantised {
+                codes: vec![0; 48],
+                scales: vec![0.0; 3],
+                zero_points: Some(vec![0; 2]),
+            }
+        );
+        assert_eq!(dequantise(&quantised, 96), [0.0; 96]);
+    }
+
+    #[test]
+    fn zero_points_of_an_odd_number_of_blocks_start_each_row_anew() {
+        let row: Vec<f32> = [15.0, -15.0, 15.0]
+            .iter()
+            .flat_map(|&w| block(&[w]))
+            .collect();
+        let other: Vec<f32> = row.iter().map(|w| -w).collect();
+        let quantised = asymmetric(&[row.clone(), other.clone()].concat(), 96);
+        assert_eq!(quantised.zero_points, Some(vec![0xf0, 0x00, 0x0f, 0x0f]));
+        assert_eq!(dequantise(&quantised, 96), [row, other].concat());
+    }
+
+    #[test]
+    fn the_smallest_numbers_do_not_divide_by_zero() {
+        // A seventh of the smallest number rounds to a scale of zero.
+        let quantised = symmetric(&block(&[f32::from_bits(1)]), 32);
+        assert_eq!(quantised.scales, [0.0]);
+        assert_eq!(quantised.codes, [0x88; 16]);
+    }
+
+    #[test]
+    #[should_panic(expected = "33 columns in blocks of 32")]
+    fn columns_that_are_no_blocks_are_our_own_bug() {
+        symmetric(&[0.0; 33], 33);
+    }
+
+    proptest! {
+        /// No weight moves by more than half a step, or a whole one where a zero point is rounded too.
+        #[test]
+        fn error_is_bounded_by_the_step(
+            weights in proptest::collection::vec(-100.0f32..100.0, 32),
+            offset in -150.0f32..150.0,
+        ) {
+            let shifted: Vec<f32> = weights.iter().map(|w| w + offset).collect();
+            for (weights, quantised) in [
+                (&weights, symmetric(&weights, 32)),
+                (&weights, asymmetric(&weights, 32)),
+                (&shifted, asymmetric(&shifted, 32)),
+            ] {
+                // With a zero point two roundings add up at the ends of the range.
+                let steps = if quantised.zero_points.is_some() { 1.0 } else { 0.5 };
+                let limit = quantised.scales[0] * (steps + 1e-4);
+                for (w, back) in weights.iter().zip(dequantise(&quantised, 32)) {
+                    prop_assert!((w - back).abs() <= limit, "{w} became {back}, step {limit}");
+                }
+            }
+        }
+    }
+}

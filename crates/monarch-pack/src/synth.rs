@@ -129,3 +129,33 @@ fn fnv1a_64(bytes: &[u8]) -> u64 {
         (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    #[test]
+    fn the_230m_shape_equals_its_golden_config() {
+        let text = include_str!("../../../tests/golden/lfm2.5-230m-synth/config.json");
+        let golden = crate::config::parse(text, Path::new("config.json")).unwrap();
+        assert_eq!(config("lfm2.5-230m").unwrap(), golden);
+    }
+
+    #[test]
+    fn every_named_shape_exists_and_can_be_packed() {
+        assert!(!SHAPE_NAMES.is_empty());
+        for name in SHAPE_NAMES {
+            config(name).unwrap().shape.validate().unwrap();
+        }
+    }
+
+    #[test]
+    fn hash_equals_the_published_test_values() {
+        // From the reference code of FNV: empty input, "a", "foobar".
+        assert_eq!(fnv1a_64(b""), 0xcbf2_9ce4_8422_2325);
+        assert_eq!(fnv1a_64(b"a"), 0xaf63_dc4c_8601_ec8c);
+        assert_eq!(fnv1a_64(b"foobar"), 0x8594_4171_f739_67e8);
+    }
+}

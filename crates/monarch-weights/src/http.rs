@@ -258,3 +258,57 @@ impl<'a> TextBody<'a> {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn body(status: u16) -> RangeBody<'static> {
+        let head = Head {
+            status,
+            content_range: Some("bytes 10-19/100".to_owned()),
+            ..Head::default()
+        };
+        head.range_body("weights.bin", 10..20).unwrap()
+    }
+
+    #[test]
+    fn partial_answer_is_read_to_its_end() {
+        let mut body = body(206);
+        assert_eq!(body.take(&[1; 4]).unwrap(), [1; 4]);
+        assert_eq!(body.take(&[2; 6]).unwrap(), [2; 6]);
+        assert!(!body.is_done());
+        let error = body.take(&[3]).unwrap_err();
+        assert!(
+            matches!(
+                error,
+                WeightsError::LongBody {
+                    start: 10,
+                    expected_bytes: 10,
+                    received_bytes: 11,
+                    ..
+                }
+            ),
+            "{error:?}"
+        );
+    }
+
+    #[test]
+    fn whole_file_is_read_until_the_range_is_there() {
+        let mut body = body(200);
+        let file: Vec<u8> = (0..100).collect();
+        assert!(body.take(&file[..10]).unwrap().is_empty());
+        assert_eq!(body.take(&file[10..12]).unwrap(), [10, 11]);
+        assert!(!body.is_done());
+        assert_eq!(body.take(&file[12..40]).unwrap(), &file[12..20]);
+        assert!(body.is_done());
+        assert!(body.take(&file[40..]).unwrap().is_empty());
+        assert_eq!(body.finish().unwrap(), Served::WholeFile);
+    }
+
+    #[test]
+    fn one_chunk_may_hold_more_than_the_range_on_both_sides() {
+        let file: Vec<u8> = (0..100).collect();
+        assert_eq!(body(200).take(&file).unwrap(), &file[10..20]);
+    }
+}

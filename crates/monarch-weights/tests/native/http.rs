@@ -1,9 +1,13 @@
+use std::ops::ControlFlow;
+
 use monarch_weights::{Cancel, HttpSource, Source, WeightsError};
 
 use crate::server::{Answer, Asked, Server};
 use crate::support::{Outcome, Received, expected, file, load, load_until, section};
 
 const FILE_BYTES: usize = 3000;
+/// The right answer to [`load_hundred`].
+const HUNDRED: &str = "bytes 100-199/3000";
 
 /// Loads bytes 100..200 from a server that answers by `script`.
 fn load_hundred(script: impl Fn(&Asked) -> Answer + Send + 'static) -> Outcome {
@@ -82,16 +86,7 @@ fn unknown_file_length_is_accepted() {
 #[test]
 fn chunked_body_is_accepted() {
     accepted(|_| {
-        let mut body = Vec::new();
-        for piece in file(FILE_BYTES)[100..200].chunks(33) {
-            body.extend(format!("{:x}\r\n", piece.len()).bytes());
-            body.extend(piece);
-            body.extend(b"\r\n");
-        }
-        body.extend(b"0\r\n\r\n");
-        Answer::new(206, body)
-            .with("Content-Range", "bytes 100-199/3000")
-            .with("Transfer-Encoding", "chunked")
+        Answer::chunked(file(FILE_BYTES)[100..200].chunks(33)).with("Content-Range", HUNDRED)
     });
 }
 
@@ -215,7 +210,7 @@ fn web_page_instead_of_weights_is_refused() {
         move |_: &Asked| {
             Answer::new(status, "<!doctype html><title>My app</title>")
                 .with("Content-Type", "Text/HTML; charset=utf-8")
-                .with("Content-Range", "bytes 100-199/3000")
+                .with("Content-Range", HUNDRED)
         }
     };
     for status in [200, 206] {
@@ -235,7 +230,7 @@ fn compressed_answers_are_refused() {
     for status in [200, 206] {
         let error = refused(move |_| {
             Answer::new(status, &file(FILE_BYTES)[100..200])
-                .with("Content-Range", "bytes 100-199/3000")
+                .with("Content-Range", HUNDRED)
                 .with("Content-Encoding", "gzip")
         });
         assert!(
@@ -243,15 +238,18 @@ fn compressed_answers_are_refused() {
             "{error:?}"
         );
     }
-    accepted(|asked| Answer::range(asked, &file(FILE_BYTES)).with("Content-Encoding", "identity"));
+    for encoding in ["identity", ""] {
+        accepted(move |asked| {
+            Answer::range(asked, &file(FILE_BYTES)).with("Content-Encoding", encoding)
+        });
+    }
 }
 
 #[test]
 fn short_body_is_refused() {
     for received in [0, 1, 99] {
         let error = refused(move |_| {
-            Answer::new(206, &file(FILE_BYTES)[100..100 + received])
-                .with("Content-Range", "bytes 100-199/3000")
+            Answer::new(206, &file(FILE_BYTES)[100..100 + received]).with("Content-Range", HUNDRED)
         });
         assert!(
             matches!(error, WeightsError::ShortBody { start: 100, expected_bytes: 100, received_bytes, .. }
@@ -266,7 +264,7 @@ fn broken_connection_says_how_far_it_came() {
     for received in [0, 1, 99] {
         let error = refused(move |_| {
             Answer::new(206, &file(FILE_BYTES)[100..100 + received])
-                .with("Content-Range", "bytes 100-199/3000")
+                .with("Content-Range", HUNDRED)
                 .with("Content-Length", 100)
         });
         assert!(
@@ -279,9 +277,8 @@ fn broken_connection_says_how_far_it_came() {
 
 #[test]
 fn extra_bytes_are_refused() {
-    let error = refused(|_| {
-        Answer::new(206, &file(FILE_BYTES)[100..201]).with("Content-Range", "bytes 100-199/3000")
-    });
+    let error =
+        refused(|_| Answer::new(206, &file(FILE_BYTES)[100..201]).with("Content-Range", HUNDRED));
     assert!(
         matches!(
             error,
@@ -289,6 +286,28 @@ fn extra_bytes_are_refused() {
                 start: 100,
                 expected_bytes: 100,
                 received_bytes: 101,
+                ..
+            }
+        ),
+        "{error:?}"
+    );
+}
+
+#[test]
+fn source_alone_notices_a_short_body() {
+    let server = Server::start(|_| {
+        Answer::new(206, &file(FILE_BYTES)[100..199]).with("Content-Range", HUNDRED)
+    });
+    let (source, cancel) = (HttpSource::new(), Cancel::new());
+    let mut on_chunk = |_: &[u8]| ControlFlow::Continue(());
+    let url = format!("{}/weights.bin", server.url);
+    let read = source.read_range(&url, 100..200, &cancel, &mut on_chunk);
+    let error = pollster::block_on(read).unwrap_err();
+    assert!(
+        matches!(
+            error,
+            WeightsError::ShortBody {
+                received_bytes: 99,
                 ..
             }
         ),

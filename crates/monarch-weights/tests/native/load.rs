@@ -143,6 +143,19 @@ fn alias_with_another_digest_is_refused() {
 }
 
 #[test]
+fn digest_is_checked_when_only_one_alias_lists_it() {
+    let file = file(100);
+    let mut wanted = [section("a", 0..100), section("b", 0..100)];
+    wanted[1].sha256 = Some([0; 32]);
+    let outcome = load(&MemorySource::new(file, &[100]), URL, &wanted);
+    assert!(
+        matches!(&outcome.result, Err(WeightsError::Digest { section, .. }) if section == "b"),
+        "{:?}",
+        outcome.result
+    );
+}
+
+#[test]
 fn digest_of_an_empty_section_is_checked() {
     let mut wanted = with_digests(vec![section("empty", 5..5)], &file(10));
     let source = MemorySource::new(file(10), &[1]);

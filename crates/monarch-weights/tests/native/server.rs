@@ -44,6 +44,18 @@ impl Answer {
         }
     }
 
+    /// Status 206 with chunked transfer encoding.
+    pub(crate) fn chunked<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> Self {
+        let mut body = Vec::new();
+        for piece in pieces {
+            body.extend(format!("{:x}\r\n", piece.len()).bytes());
+            body.extend(piece);
+            body.extend(b"\r\n");
+        }
+        body.extend(b"0\r\n\r\n");
+        Answer::new(206, body).with("Transfer-Encoding", "chunked")
+    }
+
     pub(crate) fn with(mut self, name: &'static str, value: impl ToString) -> Self {
         self.headers.push((name, value.to_string()));
         self

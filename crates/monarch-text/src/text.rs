@@ -1,3 +1,5 @@
+use std::fmt;
+
 use crate::config::{GenerationConfig, TokenizerConfig};
 use crate::stream::TextStream;
 use crate::template::ChatTemplate;
@@ -177,6 +179,18 @@ impl Text {
     /// [`TextError::EmptyStop`].
     pub fn stream(&self, stop: &[String], show_special: bool) -> Result<TextStream, TextError> {
         TextStream::new(stop, show_special)
+    }
+}
+
+impl fmt::Debug for Text {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Text")
+            .field("vocab_size", &self.vocab_size())
+            .field("begin_id", &self.begin_id)
+            .field("end_ids", &self.end_ids)
+            .field("has_chat_template", &self.has_chat_template())
+            .field("generation_defaults", &self.generation_defaults)
+            .finish_non_exhaustive()
     }
 }
 

@@ -1,6 +1,6 @@
 //! What the files say beside the tokenizer, and what is refused.
 
-use monarch_text::{Text, TextError, TextFile, TextFiles};
+use monarch_text::{Text, TextError, TextFile, TextFiles, TextStream};
 use serde_json::{Value, json};
 
 use crate::{byte_tokenizer, model_file, tiny, tiny_with};
@@ -78,9 +78,7 @@ fn end_ids_come_from_all_places() {
 
 #[test]
 fn wrong_end_ids_are_refused() {
-    let error = with_generation(json!({ "eos_token_id": 8192 }))
-        .err()
-        .unwrap();
+    let error = with_generation(json!({ "eos_token_id": 8192 })).unwrap_err();
     assert!(
         matches!(
             error,
@@ -92,9 +90,7 @@ fn wrong_end_ids_are_refused() {
         "{error}"
     );
     for wrong in [json!("7"), json!([7, -1]), json!(7.5), json!({ "id": 7 })] {
-        let error = with_generation(json!({ "eos_token_id": wrong }))
-            .err()
-            .unwrap();
+        let error = with_generation(json!({ "eos_token_id": wrong })).unwrap_err();
         let TextError::EndIdType { found } = error else {
             panic!("{error}");
         };
@@ -112,7 +108,7 @@ fn wrong_end_ids_are_refused() {
 fn tokens_that_the_tokenizer_lacks_are_refused() {
     for field in ["bos_token", "eos_token"] {
         let config = json!({ field: "</s>" }).to_string();
-        let error = tiny_with(Some(&config), None, None).err().unwrap();
+        let error = tiny_with(Some(&config), None, None).unwrap_err();
         assert_eq!(
             error.to_string(),
             format!(
@@ -132,7 +128,7 @@ fn sampling_values_out_of_range_name_the_field() {
         ("repetition_penalty", 0.0),
         ("temperature", 1e300),
     ] {
-        let error = with_generation(json!({ field: value })).err().unwrap();
+        let error = with_generation(json!({ field: value })).unwrap_err();
         assert!(error.to_string().contains(field), "{error}");
     }
     let accepted =
@@ -177,8 +173,7 @@ fn files_above_their_limit_are_refused_unread() {
             chat_template: Some(pick(TextFile::ChatTemplate)),
             generation_config: Some(pick(TextFile::GenerationConfig)),
         })
-        .err()
-        .unwrap();
+        .unwrap_err();
         let limit = file.limit_bytes();
         assert_eq!(
             error.to_string(),
@@ -207,7 +202,7 @@ fn broken_tokenizers_are_refused() {
             "not a byte-level BPE",
         ),
     ] {
-        let error = with_tokenizer(json).err().expect(json).to_string();
+        let error = with_tokenizer(json).expect_err(json).to_string();
         assert!(error.contains(message), "{json}: {error}");
     }
 }
@@ -224,7 +219,7 @@ fn absurd_ids_are_refused_before_tables_are_sized_by_them() {
         json!("7"),
     ] {
         file["model"]["vocab"]["!"] = wrong.clone();
-        let error = with_tokenizer(&file.to_string()).err().unwrap();
+        let error = with_tokenizer(&file.to_string()).unwrap_err();
         let TextError::VocabularyId {
             token,
             id,
@@ -237,7 +232,7 @@ fn absurd_ids_are_refused_before_tables_are_sized_by_them() {
     }
     file = good;
     file["added_tokens"][3]["id"] = json!(1 << 30);
-    let error = with_tokenizer(&file.to_string()).err().unwrap();
+    let error = with_tokenizer(&file.to_string()).unwrap_err();
     assert!(error.to_string().contains("<|fim_pre|>"), "{error}");
 }
 
@@ -248,7 +243,7 @@ fn what_the_tokenizer_notices_late_is_refused_at_load() {
         { "type": "Split", "pattern": { "Regex": "(a)\\1+" }, "behavior": "Isolated", "invert": false },
         file["pre_tokenizer"],
     ]});
-    let error = with_tokenizer(&file.to_string()).err().unwrap();
+    let error = with_tokenizer(&file.to_string()).unwrap_err();
     assert!(matches!(error, TextError::Tokenizer { .. }), "{error}");
 
     let mut file = byte_tokenizer(&["<|startoftext|>"]);
@@ -258,7 +253,7 @@ fn what_the_tokenizer_notices_late_is_refused_at_load() {
         "pair": [{ "Sequence": { "id": "A", "type_id": 0 } }, { "Sequence": { "id": "B", "type_id": 1 } }],
         "special_tokens": { "b": { "id": "b", "ids": [257], "tokens": ["b"] } },
     });
-    let error = with_tokenizer(&file.to_string()).err().unwrap();
+    let error = with_tokenizer(&file.to_string()).unwrap_err();
     assert!(
         matches!(
             error,
@@ -289,7 +284,7 @@ fn unknown_ids_are_refused_by_name_and_size() {
     );
     assert_eq!(text.token_bytes(8192).unwrap_err().to_string(), message);
     assert!(!text.is_special(8192));
-    let mut stream = text.stream(&[], false).unwrap();
+    let mut stream = TextStream::new(&[], false).unwrap();
     assert_eq!(stream.push(&text, 8192).unwrap_err().to_string(), message);
     assert!(stream.push(&text, u32::MAX).is_err());
 }

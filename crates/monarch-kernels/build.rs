@@ -5,6 +5,8 @@
 
 #[path = "build/emit.rs"]
 mod emit;
+#[path = "build/header.rs"]
+mod header;
 #[path = "build/link.rs"]
 mod link;
 #[path = "build/lint.rs"]
@@ -13,7 +15,10 @@ mod lint;
 mod reflect;
 #[path = "build/trouble.rs"]
 mod trouble;
+#[path = "build/uniformity.rs"]
+mod uniformity;
 
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::{env, fs, process};
 
@@ -35,10 +40,11 @@ fn main() {
 
     let (kernels, troubles) = build(&shaders, &crate_dir.join("src"), web);
     if !troubles.is_empty() {
-        for trouble in &troubles {
-            eprintln!("{trouble}\n");
-        }
-        eprintln!("{} shader troubles", troubles.len());
+        let report: Vec<String> = trouble::merged(troubles)
+            .iter()
+            .map(ToString::to_string)
+            .collect();
+        let _ = writeln!(io::stderr(), "{}", report.join("\n\n"));
         process::exit(1);
     }
     let table = out_dir.join("kernels.rs");
@@ -54,21 +60,36 @@ fn build(shaders: &Path, partners: &Path, web: bool) -> (Vec<emit::Kernel>, Vec<
         if !partner.is_file() {
             troubles.push(Trouble::missing_partner(&stem, &partner));
         }
-        let mut variants = Vec::new();
-        for conditions in Conditions::all() {
-            match link::link(shaders, &stem, conditions).and_then(|linked| {
-                let reflected = reflect::reflect(&linked)?;
-                Ok((linked, reflected))
-            }) {
-                Ok((linked, reflected)) => variants.push((linked, reflected)),
-                Err(found) => troubles.extend(found),
-            }
-        }
-        if let Some(found) = emit::disagreement(&stem, &variants) {
-            troubles.push(found);
-        } else if variants.len() == Conditions::all().count() {
-            kernels.push(emit::Kernel::new(&stem, &variants, web));
+        match build_kernel(shaders, &stem, web) {
+            Ok(kernel) => kernels.push(kernel),
+            Err(found) => troubles.extend(found),
         }
     }
     (kernels, troubles)
+}
+
+fn build_kernel(shaders: &Path, stem: &str, web: bool) -> Result<emit::Kernel, Vec<Trouble>> {
+    let mut variants = Vec::new();
+    let mut troubles = Vec::new();
+    for conditions in Conditions::all() {
+        match link::link(shaders, stem, conditions) {
+            Ok(linked) => match reflect::reflect(&linked) {
+                Ok(reflected) => variants.push((linked, reflected)),
+                Err(found) => troubles.extend(found),
+            },
+            Err(found) => troubles.extend(found),
+        }
+    }
+    if !troubles.is_empty() {
+        return Err(troubles);
+    }
+    let (linked, reflected) = &variants[0];
+    let (file, source) = &linked.sources[0];
+    let header = header::parse(stem, file, source)?;
+    troubles.extend(header.check(file, source, reflected));
+    troubles.extend(emit::disagreement(stem, &variants));
+    if !troubles.is_empty() {
+        return Err(troubles);
+    }
+    Ok(emit::Kernel::new(stem, &header, &variants, web))
 }

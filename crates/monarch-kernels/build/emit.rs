@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use crate::header::Header;
 use crate::link::{Conditions, Linked};
 use crate::reflect::{Access, Reflected};
 use crate::trouble::{Place, Trouble};
@@ -9,6 +10,7 @@ use crate::trouble::{Place, Trouble};
 /// One row of the table.
 pub(crate) struct Kernel {
     name: String,
+    summary: String,
     reflected: Reflected,
     needs_f16: bool,
     needs_subgroups: bool,
@@ -33,7 +35,12 @@ pub(crate) fn disagreement(stem: &str, variants: &[(Linked, Reflected)]) -> Opti
 }
 
 impl Kernel {
-    pub(crate) fn new(stem: &str, variants: &[(Linked, Reflected)], web: bool) -> Self {
+    pub(crate) fn new(
+        stem: &str,
+        header: &Header,
+        variants: &[(Linked, Reflected)],
+        web: bool,
+    ) -> Self {
         let texts: Vec<String> = Conditions::all()
             .zip(variants)
             .filter(|(conditions, _)| conditions.web == web)
@@ -41,6 +48,7 @@ impl Kernel {
             .collect();
         Self {
             name: stem.to_owned(),
+            summary: header.summary.clone(),
             reflected: variants[0].1.clone(),
             needs_f16: texts[0] != texts[1] || texts[2] != texts[3],
             needs_subgroups: texts[0] != texts[2] || texts[1] != texts[3],
@@ -53,7 +61,11 @@ pub(crate) fn table(kernels: &[Kernel]) -> String {
     let mut out = String::from("&[\n");
     for kernel in kernels {
         // Writing to a string cannot fail.
-        let _ = writeln!(out, "Kernel {{ name: {:?}, bindings: &[", kernel.name);
+        let _ = writeln!(
+            out,
+            "Kernel {{ name: {:?}, summary: {:?}, bindings: &[",
+            kernel.name, kernel.summary
+        );
         for binding in &kernel.reflected.bindings {
             let access = match binding.access {
                 Access::Read => "Read",

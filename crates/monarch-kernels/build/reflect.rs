@@ -1,6 +1,8 @@
 //! Linked WGSL in, validated facts out: bindings, overrides.
 
-use naga::valid::{Capabilities, ModuleInfo, ValidationFlags, Validator};
+use std::error::Error as _;
+
+use naga::valid::{Capabilities, ValidationFlags, Validator};
 use naga::{AddressSpace, Module, StorageAccess, TypeInner};
 
 use crate::link::Linked;
@@ -33,7 +35,11 @@ pub(crate) fn reflect(linked: &Linked) -> Result<Reflected, Vec<Trouble>> {
     let text = linked.naga_text();
     let module = naga::front::wgsl::parse_str(&text).map_err(|error| {
         let offset = error.labels().next().and_then(|(span, _)| span.to_range());
-        let message = error.emit_to_string_with_path(&text, &linked.stem);
+        let notes = error.labels().map(|(_, note)| note).chain(error.notes());
+        let message = notes.fold(error.message().to_owned(), |message, note| match note {
+            "" => message,
+            note => message + "; " + note,
+        });
         vec![linked.trouble(message, offset.map_or(0, |range| range.start))]
     })?;
     // unpack2x16float is part of core WGSL.
@@ -45,22 +51,24 @@ pub(crate) fn reflect(linked: &Linked) -> Result<Reflected, Vec<Trouble>> {
         .subgroup_operations(naga::valid::SubgroupOperationSet::all())
         .validate(&module)
         .map_err(|error| {
-            let offset = error.spans().next().and_then(|(span, _)| span.to_range());
-            let message = error.emit_to_string_with_path(&text, &linked.stem);
+            // The last span is the innermost: the expression rather than its function.
+            let offset = error.spans().last().and_then(|(span, _)| span.to_range());
+            let mut message = error.as_inner().to_string();
+            let mut cause = error.as_inner().source();
+            while let Some(inner) = cause {
+                message = message + ": " + &inner.to_string();
+                cause = inner.source();
+            }
             vec![linked.trouble(message, offset.map_or(0, |range| range.start))]
         })?;
     let troubles = lint::lint(linked, &module, &info);
     if !troubles.is_empty() {
         return Err(troubles);
     }
-    reflect_module(linked, &module, &info)
+    reflect_module(linked, &module)
 }
 
-fn reflect_module(
-    linked: &Linked,
-    module: &Module,
-    info: &ModuleInfo,
-) -> Result<Reflected, Vec<Trouble>> {
+fn reflect_module(linked: &Linked, module: &Module) -> Result<Reflected, Vec<Trouble>> {
     let mut troubles = Vec::new();
     let mut bindings = Vec::new();
     for (handle, variable) in module.global_variables.iter() {

@@ -52,6 +52,9 @@ impl fmt::Display for Trouble {
             write!(f, " [{}]", self.variant)?;
         }
         let gutter = line.to_string().len();
+        if text.is_empty() {
+            return write!(f, "\n --> {}", file.display());
+        }
         write!(
             f,
             "\n{:gutter$}--> {}:{line}:{column}\n{:gutter$} |\n{line} | {text}\n{:gutter$} | {:>column$}",
@@ -62,4 +65,22 @@ impl fmt::Display for Trouble {
             "^",
         )
     }
+}
+
+/// Most troubles show up in several variants of a kernel: each is told once, with all of them.
+pub(crate) fn merged(troubles: Vec<Trouble>) -> Vec<Trouble> {
+    let mut merged: Vec<Trouble> = Vec::new();
+    for trouble in troubles {
+        let same = merged
+            .iter_mut()
+            .find(|other| other.message == trouble.message && other.place == trouble.place);
+        match same {
+            Some(other) => {
+                other.variant.push_str(", ");
+                other.variant.push_str(&trouble.variant);
+            }
+            None => merged.push(trouble),
+        }
+    }
+    merged
 }

@@ -82,7 +82,8 @@ pub fn partial_elems(shape: &Shape, geometry: &Geometry) -> u64 {
     u64::from(shape.heads) * u64::from(geometry.splits) * (u64::from(shape.head_dim) + 2)
 }
 
-/// Twin: softmax-weighted values of each split, unnormalised, with its largest score and sum.
+/// Twin: softmax-weighted values of each split, unnormalised, with its largest score and sum; all
+/// zeros for a split without positions.
 ///
 /// `q` `[Hq * Dh]`, `keys` and `values` `[S, Hkv * Dh]`, positions `0..=position` are valid,
 /// `partial` `[Hq, splits, Dh + 2]`.
@@ -130,7 +131,7 @@ pub(crate) fn attend(
                 dot / (head_dim as f64).sqrt()
             })
             .collect();
-        let largest = scores.iter().copied().fold(f64::from(LOWEST), f64::max);
+        let largest = scores.iter().copied().reduce(f64::max).unwrap_or_default();
         let weights: Vec<f64> = scores.iter().map(|score| (score - largest).exp()).collect();
         for (i, element) in out[..head_dim].iter_mut().enumerate() {
             let weighted = weights
@@ -143,6 +144,3 @@ pub(crate) fn attend(
         out[head_dim + 1] = weights.iter().sum::<f64>() as f32;
     }
 }
-
-/// The largest score of an empty split.
-const LOWEST: f32 = -3.0e38;

@@ -5,6 +5,8 @@
 pub struct Kernel {
     /// The file's stem: also the pipeline's label, the timing label and the bench row.
     pub name: &'static str,
+    /// What it computes: the first sentence of its header.
+    pub summary: &'static str,
     /// Bindings of group 0, in order: entry 0 is binding 0.
     pub bindings: &'static [Binding],
     /// Names of all override constants, in alphabetical order. All variants have the same.

@@ -1,6 +1,6 @@
 //! Kernels → pipelines and bound dispatches.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 
 use monarch_kernels::{Access, Features, Kernel};
 
@@ -20,55 +20,63 @@ impl Step {
     }
 }
 
+/// One kernel text on its way to the device.
+#[derive(Clone, Copy)]
+pub(crate) struct Variant {
+    pub(crate) kernel: &'static Kernel,
+    pub(crate) features: Features,
+}
+
 /// Modules and pipelines, each made once: stages that differ only in their buffers share a pipeline.
 pub(crate) struct Pipelines<'a> {
     device: &'a wgpu::Device,
-    features: Features,
-    modules: BTreeMap<
-        &'static str,
-        (
-            wgpu::ShaderModule,
-            wgpu::BindGroupLayout,
-            wgpu::PipelineLayout,
-        ),
-    >,
+    modules: HashMap<(&'static str, Features), Module>,
     pipelines: HashMap<PipelineKey, wgpu::ComputePipeline>,
 }
 
-/// What makes a pipeline, besides the features that all pipelines of a device share.
+/// A compiled text and the layouts its bindings need.
+struct Module {
+    shader: wgpu::ShaderModule,
+    bind_group_layout: wgpu::BindGroupLayout,
+    pipeline_layout: wgpu::PipelineLayout,
+}
+
+/// What makes a pipeline.
 #[derive(PartialEq, Eq, Hash)]
 struct PipelineKey {
     kernel: &'static str,
+    features: Features,
     /// Override values as bits: `f64` has no `Eq`.
     overrides: Vec<(&'static str, u64)>,
 }
 
 impl<'a> Pipelines<'a> {
-    pub(crate) fn new(device: &'a wgpu::Device, features: Features) -> Self {
+    pub(crate) fn new(device: &'a wgpu::Device) -> Self {
         Self {
             device,
-            features,
-            modules: BTreeMap::new(),
+            modules: HashMap::new(),
             pipelines: HashMap::new(),
         }
     }
 
-    /// A dispatch of `kernel` over `buffers`, one for each of its bindings.
+    /// A dispatch of a kernel over `buffers`, one for each of its bindings.
     pub(crate) fn step(
         &mut self,
-        kernel: &'static Kernel,
+        variant: Variant,
         label: &str,
         overrides: &[(&'static str, f64)],
         buffers: &[&wgpu::Buffer],
         workgroups: [u32; 3],
     ) -> Step {
-        let (device, features) = (self.device, self.features);
-        let (module, bind_group_layout, pipeline_layout) = self
+        let device = self.device;
+        let Variant { kernel, features } = variant;
+        let module = self
             .modules
-            .entry(kernel.name)
-            .or_insert_with(|| module(device, kernel, features));
+            .entry((kernel.name, features))
+            .or_insert_with(|| Module::new(device, variant));
         let key = PipelineKey {
             kernel: kernel.name,
+            features,
             overrides: overrides
                 .iter()
                 .map(|(name, value)| (*name, value.to_bits()))
@@ -77,8 +85,8 @@ impl<'a> Pipelines<'a> {
         let pipeline = self.pipelines.entry(key).or_insert_with(|| {
             device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
                 label: Some(kernel.name),
-                layout: Some(pipeline_layout),
-                module,
+                layout: Some(&module.pipeline_layout),
+                module: &module.shader,
                 entry_point: Some("main"),
                 compilation_options: wgpu::PipelineCompilationOptions {
                     constants: overrides,
@@ -97,7 +105,7 @@ impl<'a> Pipelines<'a> {
             .collect();
         let bind_group = device.create_bind_group(&wgpu::BindGroupDescriptor {
             label: Some(label),
-            layout: bind_group_layout,
+            layout: &module.bind_group_layout,
             entries: &entries,
         });
         Step {
@@ -108,44 +116,42 @@ impl<'a> Pipelines<'a> {
     }
 }
 
-fn module(
-    device: &wgpu::Device,
-    kernel: &'static Kernel,
-    features: Features,
-) -> (
-    wgpu::ShaderModule,
-    wgpu::BindGroupLayout,
-    wgpu::PipelineLayout,
-) {
-    let module = device.create_shader_module(wgpu::ShaderModuleDescriptor {
-        label: Some(kernel.name),
-        source: wgpu::ShaderSource::Wgsl(kernel.wgsl(features).into()),
-    });
-    let entries: Vec<wgpu::BindGroupLayoutEntry> = (0..)
-        .zip(kernel.bindings)
-        .map(|(binding, reflected)| wgpu::BindGroupLayoutEntry {
-            binding,
-            visibility: wgpu::ShaderStages::COMPUTE,
-            ty: wgpu::BindingType::Buffer {
-                ty: wgpu::BufferBindingType::Storage {
-                    read_only: reflected.access == Access::Read,
+impl Module {
+    fn new(device: &wgpu::Device, Variant { kernel, features }: Variant) -> Self {
+        let shader = device.create_shader_module(wgpu::ShaderModuleDescriptor {
+            label: Some(kernel.name),
+            source: wgpu::ShaderSource::Wgsl(kernel.wgsl(features).into()),
+        });
+        let entries: Vec<wgpu::BindGroupLayoutEntry> = (0..)
+            .zip(kernel.bindings)
+            .map(|(binding, reflected)| wgpu::BindGroupLayoutEntry {
+                binding,
+                visibility: wgpu::ShaderStages::COMPUTE,
+                ty: wgpu::BindingType::Buffer {
+                    ty: wgpu::BufferBindingType::Storage {
+                        read_only: reflected.access == Access::Read,
+                    },
+                    has_dynamic_offset: false,
+                    min_binding_size: std::num::NonZeroU64::new(reflected.min_bytes.into()),
                 },
-                has_dynamic_offset: false,
-                min_binding_size: std::num::NonZeroU64::new(reflected.min_bytes.into()),
-            },
-            count: None,
-        })
-        .collect();
-    let layout = device.create_bind_group_layout(&wgpu::BindGroupLayoutDescriptor {
-        label: Some(kernel.name),
-        entries: &entries,
-    });
-    let pipeline_layout = device.create_pipeline_layout(&wgpu::PipelineLayoutDescriptor {
-        label: Some(kernel.name),
-        bind_group_layouts: &[Some(&layout)],
-        immediate_size: 0,
-    });
-    (module, layout, pipeline_layout)
+                count: None,
+            })
+            .collect();
+        let bind_group_layout = device.create_bind_group_layout(&wgpu::BindGroupLayoutDescriptor {
+            label: Some(kernel.name),
+            entries: &entries,
+        });
+        let pipeline_layout = device.create_pipeline_layout(&wgpu::PipelineLayoutDescriptor {
+            label: Some(kernel.name),
+            bind_group_layouts: &[Some(&bind_group_layout)],
+            immediate_size: 0,
+        });
+        Self {
+            shader,
+            bind_group_layout,
+            pipeline_layout,
+        }
+    }
 }
 
 /// A storage buffer that the host can write and copy from.

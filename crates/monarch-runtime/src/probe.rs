@@ -5,7 +5,7 @@ use monarch_kernels::{Features, kernel};
 
 use crate::device::Gpu;
 use crate::error::DeviceError;
-use crate::pipelines::{Pipelines, create_buffer};
+use crate::pipelines::{Pipelines, Variant, create_buffer};
 use crate::readback;
 
 /// Larger than any subgroup, and within what every adapter runs.
@@ -22,8 +22,11 @@ pub(crate) async fn subgroups(gpu: &Gpu) -> Result<Found, DeviceError> {
         workgroup: WORKGROUP,
     };
     let scope = gpu.device.push_error_scope(wgpu::ErrorFilter::Validation);
-    let step = Pipelines::new(&gpu.device, features).step(
-        kernel("subgroup_probe"),
+    let step = Pipelines::new(&gpu.device).step(
+        Variant {
+            kernel: kernel("subgroup_probe"),
+            features,
+        },
         "subgroup_probe",
         &subgroup_probe::overrides(&geometry),
         &[&found],

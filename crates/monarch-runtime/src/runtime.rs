@@ -7,7 +7,7 @@ use monarch_manifest::{ModelSpec, Tuning};
 use crate::buffers::{Activation, BufferId};
 use crate::device::{DeviceNeeds, Gpu};
 use crate::error::{DeviceError, RuntimeError};
-use crate::pipelines::{Pipelines, Step, create_buffer};
+use crate::pipelines::{Pipelines, Step, Variant, create_buffer};
 use crate::plan::{Capabilities, Plan, PlanChoice};
 use crate::readback::{Pending, StagingRing};
 use crate::state::{Choice, State};
@@ -72,7 +72,7 @@ impl Loading {
             return Err(DeviceError::from(error).into());
         }
 
-        let mut pipelines = Pipelines::new(&gpu.device, capabilities.features());
+        let mut pipelines = Pipelines::new(&gpu.device);
         let scope = gpu.device.push_error_scope(wgpu::ErrorFilter::Validation);
         let total = plan.stages().count() as u32;
         let mut steps = Vec::with_capacity(total as usize);
@@ -80,7 +80,10 @@ impl Loading {
             progress(done, total);
             let bound: Vec<&wgpu::Buffer> = stage.bindings.iter().map(|id| &buffers[id]).collect();
             steps.push(pipelines.step(
-                stage.kernel,
+                Variant {
+                    kernel: stage.kernel,
+                    features: stage.features,
+                },
                 &stage.label,
                 &stage.overrides,
                 &bound,

@@ -144,6 +144,8 @@ impl Builder<'_> {
             conv_in_proj_q4::workgroups(&shape, &geometry, &self.limits()),
             conv_in_proj_q4::overrides(&shape, &geometry),
             &[residual, norm, codes, scales, taps, biases, state, mixed],
-        )
+        )?;
+        self.matvec_in_f16(matrix, "conv_in_proj");
+        Ok(())
     }
 }

@@ -1,7 +1,7 @@
 //! Matrix-vector products: geometry, row chunks, one dispatch a chunk.
 
 use monarch_kernels::matvec_q4;
-use monarch_manifest::{BLOCK, Matrix, Piece, ScaleType};
+use monarch_manifest::{BLOCK, Dequantise, Matrix, Piece, ScaleType};
 
 use super::Builder;
 use crate::buffers::{BufferId, Layer};
@@ -49,8 +49,15 @@ impl Builder<'_> {
                 matvec_q4::overrides(&shape, &geometry),
                 &[product.x, norm, codes, scales, zero_points, bias, product.y],
             )?;
+            self.matvec_in_f16(matrix, product.what);
         }
         Ok(())
+    }
+
+    /// The f16 bit trick was tuned for f16 products: the dispatch added last multiplies in f16.
+    pub(super) fn matvec_in_f16(&mut self, matrix: Matrix, what: &str) {
+        let dequantise = self.tuning.matvec(matrix).dequantise;
+        self.products_in_f16(dequantise == Dequantise::PerWord, what);
     }
 
     pub(super) fn scales_f16(&self) -> bool {

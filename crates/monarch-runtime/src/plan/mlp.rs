@@ -1,7 +1,7 @@
 //! The feed-forward half of a layer: norm, gate and up, SwiGLU, down.
 
 use monarch_kernels::{fold, mlp_q4, rms_norm, swiglu};
-use monarch_manifest::{BLOCK, Matrix, Piece, Vector};
+use monarch_manifest::{BLOCK, F16Products, Matrix, Piece, Vector};
 
 use super::Builder;
 use super::matvec::Matvec;
@@ -149,6 +149,12 @@ impl Builder<'_> {
                 partial,
             ],
         )?;
+        // One variant serves both products of the fused kernel.
+        let wanted = [self.tuning.mlp_dot_f16, self.tuning.mlp_product_f16];
+        self.products_in_f16(
+            wanted.iter().any(|products| *products != F16Products::None),
+            "mlp",
+        );
         let shape = fold::Shape { d, slices };
         let workgroup = self.workgroup("fold", WORKGROUP);
         let lanes = self

@@ -61,13 +61,6 @@ impl Capabilities {
         }
     }
 
-    pub(crate) fn features(&self) -> Features {
-        Features {
-            f16: self.f16,
-            subgroups: self.subgroup_size > 0,
-        }
-    }
-
     fn kernel_limits(&self) -> Limits {
         Limits {
             max_workgroups_per_dimension: self.limits.max_workgroups,
@@ -82,6 +75,8 @@ impl Capabilities {
 pub struct Stage {
     /// The kernel.
     pub kernel: &'static Kernel,
+    /// Its variant.
+    pub features: Features,
     /// Layer, kernel and what it computes: `L3 matvec_q4 qkv`.
     pub label: String,
     /// Numbers fixed in the pipeline.
@@ -239,7 +234,7 @@ struct Builder<'a> {
 }
 
 impl Builder<'_> {
-    /// Adds a dispatch.
+    /// Adds a dispatch whose products are f32.
     fn stage(
         &mut self,
         layer: Layer,
@@ -261,12 +256,27 @@ impl Builder<'_> {
         debug_assert_eq!(kernel.bindings.len(), bindings.len(), "{label}");
         self.stages.push(Stage {
             kernel,
+            features: Features {
+                f16: false,
+                subgroups: self.capabilities.subgroup_size > 0,
+            },
             label,
             overrides,
             bindings: bindings.to_vec(),
             workgroups,
         });
         Ok(())
+    }
+
+    /// Lets the dispatch added last multiply in f16, where tuning asks for it and the device can.
+    fn products_in_f16(&mut self, wanted: bool, what: &str) {
+        if wanted && !self.capabilities.f16 {
+            self.decide(format!(
+                "{what}: products in f16 replaced by f32, this device has no shader-f16"
+            ));
+        } else if let Some(stage) = self.stages.last_mut() {
+            stage.features.f16 = wanted;
+        }
     }
 
     fn limits(&self) -> Limits {

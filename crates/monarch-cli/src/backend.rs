@@ -8,12 +8,15 @@ use monarch_text::Text;
 use serde::Serialize;
 
 use crate::cpu::CpuModel;
+use crate::gpu::GpuModel;
 
 /// Where the forward pass runs.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum Device {
     /// The plain forward pass on the CPU: slow, exact, the reference for the others
     Cpu,
+    /// The engine of the npm package, on this machine's GPU; packed folders only
+    Gpu,
 }
 
 /// Positions whose logits are wanted.
@@ -28,6 +31,7 @@ pub(crate) enum Positions {
 /// A loaded model.
 pub(crate) enum Backend {
     Cpu(CpuModel),
+    Gpu(GpuModel),
 }
 
 /// How to continue a prompt.
@@ -93,6 +97,7 @@ impl Backend {
     pub(crate) fn open(folder: &Path, device: Device) -> anyhow::Result<Backend> {
         match device {
             Device::Cpu => CpuModel::open(folder).map(Backend::Cpu),
+            Device::Gpu => GpuModel::open(folder).map(Backend::Gpu),
         }
     }
 
@@ -100,6 +105,7 @@ impl Backend {
     pub(crate) fn text(&self) -> Option<&Text> {
         match self {
             Backend::Cpu(model) => model.text.as_ref(),
+            Backend::Gpu(model) => model.text(),
         }
     }
 
@@ -107,6 +113,7 @@ impl Backend {
     pub(crate) fn vocab(&self) -> u32 {
         match self {
             Backend::Cpu(model) => model.weights.shape.vocab,
+            Backend::Gpu(model) => model.vocab(),
         }
     }
 
@@ -114,6 +121,7 @@ impl Backend {
     pub(crate) fn logits(&mut self, ids: &[u32], positions: Positions) -> anyhow::Result<Vec<f32>> {
         match self {
             Backend::Cpu(model) => model.logits(ids, positions),
+            Backend::Gpu(model) => model.logits(ids, positions),
         }
     }
 
@@ -126,6 +134,7 @@ impl Backend {
     ) -> anyhow::Result<Completion> {
         match self {
             Backend::Cpu(model) => model.generate(prompt, options, on_text),
+            Backend::Gpu(model) => model.generate(prompt, options, on_text),
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use monarch_manifest::{LayerKind, ModelSpec, ScaleType, Shape};
-use monarch_pack::{bytes_per_token, read_manifest};
+use monarch_pack::read_manifest;
 use serde::Serialize;
 
 use crate::output;
@@ -11,8 +11,8 @@ use crate::output;
 /// Show shape, sections, sizes and bytes read per token
 ///
 /// Bytes per token are what one decode step has to read of the weights: every matrix once, the
-/// head included, one row of the embedding, all norms, taps and biases. Second copies, rotary
-/// tables, keys and values are not counted.
+/// head included, all norms, taps and biases, one row of the embedding and of a rotary table.
+/// Second copies, keys and values are not counted.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Packed folder, or a manifest alone
@@ -72,7 +72,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
             })
             .collect(),
         weight_bytes: spec.weight_bytes,
-        bytes_per_token: bytes_per_token(&spec.shape),
+        bytes_per_token: spec.weight_bytes_per_token(),
     };
     if args.json {
         output::json(&report)

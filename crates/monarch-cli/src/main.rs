@@ -8,6 +8,7 @@ mod backend;
 mod convert;
 mod cpu;
 mod generate;
+mod gpu;
 mod inspect;
 mod layout;
 mod logits;

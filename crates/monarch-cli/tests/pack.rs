@@ -70,12 +70,12 @@ fn inspect_reads_the_bare_seed_manifest() {
     assert_eq!(keys, ["bytesPerToken", "sections", "shape", "weightBytes"]);
 
     // By hand: matrices of eight conv and six attention layers at 5 bits a weight, the head at
-    // 5 1/8, one embedding row, norms and taps.
+    // 5 1/8, one embedding row, a cosine and a sine of each pair, norms and taps.
     let mlp = 3 * 1024 * 2560;
     let weights = 8 * (4 * 1024 * 1024 + mlp) + 6 * (3 * 1024 * 1024 + mlp);
     let head = 65536 * 1024 / 32 * 20 + 65536 * 16;
     let vectors = 14 * 2 * 1024 * 4 + 8 * 3 * 1024 * 4 + 6 * 2 * 64 * 4 + 1024 * 4;
-    let row = 1024 / 32 * 20 + 16;
+    let row = 1024 / 32 * 20 + 16 + 2 * 32 * 4;
     assert_eq!(
         report["bytesPerToken"],
         weights / 32 * 20 + head + row + vectors
@@ -101,7 +101,7 @@ fn inspect_table_shows_every_section_and_the_sums() {
     let last = table.lines().last().unwrap();
     assert_eq!(
         last,
-        "199 sections, 168647680 bytes, 144793232 bytes read per token"
+        "199 sections, 168647680 bytes, 144793488 bytes read per token"
     );
 }
 

@@ -25,6 +25,9 @@ pub enum EngineError {
     /// The tokenizer or chat template does not work.
     #[error(transparent)]
     Text(#[from] TextError),
+    /// Text went in, or stop strings were given, and there is no `tokenizer.json`.
+    #[error("this model has no tokenizer.json: it takes and gives token ids")]
+    NoTokenizer,
     /// The GPU side failed.
     #[error(transparent)]
     Runtime(#[from] RuntimeError),
@@ -76,7 +79,7 @@ impl EngineError {
                 WeightsError::Digest { .. } => "weights-corrupt",
                 _ => "fetch-failed",
             },
-            Self::Text(_) | Self::Vocabulary { .. } => "text-invalid",
+            Self::Text(_) | Self::Vocabulary { .. } | Self::NoTokenizer => "text-invalid",
             Self::Runtime(RuntimeError::Device(error)) => match error {
                 DeviceError::NoWebGpu
                 | DeviceError::NoAdapter { .. }

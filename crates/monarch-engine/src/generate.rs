@@ -87,7 +87,8 @@ pub struct Completion {
 /// Text in the making. Dropping it stops it.
 pub struct Generation<'a> {
     model: &'a mut Model,
-    stream: TextStream,
+    /// None for a model without tokenizer.
+    stream: Option<TextStream>,
     choice: Choice,
     ignore_eos: bool,
     cancel: Cancel,
@@ -113,13 +114,18 @@ impl<'a> Generation<'a> {
         options: &GenerateOptions,
         cancel: &Cancel,
     ) -> Result<Self, EngineError> {
+        let text = model.text.as_ref().ok_or(EngineError::NoTokenizer);
         let prompt = match prompt {
-            Prompt::Text(text) => model.text.tokenize(text, true)?,
+            Prompt::Text(prompt) => text?.tokenize(prompt, true)?,
             Prompt::Ids(ids) => ids.clone(),
-            Prompt::Chat(chat) => model.text.tokenize_chat(chat)?,
+            Prompt::Chat(chat) => text?.tokenize_chat(chat)?,
         };
         let choice = options.choice()?;
-        let stream = TextStream::new(&options.stop, false)?;
+        let stream = match &model.text {
+            Some(text) => Some(text.stream(&options.stop, false)?),
+            None if options.stop.is_empty() => None,
+            None => return Err(EngineError::NoTokenizer),
+        };
         model.runtime.check_prompt(&prompt)?;
         let room = model.runtime.plan().context_tokens - prompt.len() as u32;
         Ok(Self {
@@ -245,14 +251,18 @@ impl<'a> Generation<'a> {
     fn take(&mut self, ids: Vec<u32>) -> Result<Option<Chunk>, EngineError> {
         let mut chunk = Chunk::default();
         for id in ids {
-            if !self.ignore_eos && self.model.text.end_ids().contains(&id) {
-                return Ok(self.finish(FinishReason::Stop, chunk));
+            let mut stopped = false;
+            if let (Some(text), Some(stream)) = (&self.model.text, &mut self.stream) {
+                if !self.ignore_eos && text.end_ids().contains(&id) {
+                    return Ok(self.finish(FinishReason::Stop, chunk));
+                }
+                let piece = stream.push(text, id)?;
+                chunk.text += &piece.text;
+                stopped = piece.stopped;
             }
-            let piece = self.stream.push(&self.model.text, id)?;
             self.ids.push(id);
             chunk.ids.push(id);
-            chunk.text += &piece.text;
-            if piece.stopped {
+            if stopped {
                 return Ok(self.finish(FinishReason::Stop, chunk));
             }
             if self.ids.len() as u32 == self.max_tokens {
@@ -265,14 +275,15 @@ impl<'a> Generation<'a> {
 
     /// Ends with `chunk` and what the stream held back.
     fn finish(&mut self, reason: FinishReason, mut chunk: Chunk) -> Option<Chunk> {
-        chunk.text += &self.stream.finish();
+        let mut reason = reason;
+        if let Some(stream) = &mut self.stream {
+            chunk.text += &stream.finish();
+            // The last characters may complete a stop string.
+            if stream.stopped() {
+                reason = FinishReason::Stop;
+            }
+        }
         self.text += &chunk.text;
-        // The last characters may complete a stop string.
-        let reason = if self.stream.stopped() {
-            FinishReason::Stop
-        } else {
-            reason
-        };
         self.finished = Some(reason);
         self.in_flight.clear();
         (!chunk.text.is_empty() || !chunk.ids.is_empty()).then_some(chunk)

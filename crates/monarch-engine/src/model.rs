@@ -14,10 +14,10 @@ use crate::progress::Progress;
 /// A manifest of a 30-layer model is under 100 KB.
 const MANIFEST_LIMIT_BYTES: u64 = 8 << 20;
 
-/// A model on the GPU, with its tokenizer.
+/// A model on the GPU, with its tokenizer if it has one.
 pub struct Model {
     pub(crate) runtime: Runtime,
-    pub(crate) text: Text,
+    pub(crate) text: Option<Text>,
 }
 
 /// Facts about a loaded model, for people and pages.
@@ -61,11 +61,15 @@ impl Model {
     ) -> Result<Self, EngineError> {
         let Manifest { spec, tuning, .. } = fetch_manifest(source, manifest_url, cancel).await?;
         let text = fetch_text(source, manifest_url, &spec, cancel).await?;
-        let tokenizer_tokens = text.vocab_size();
-        if tokenizer_tokens > spec.shape.vocab {
+        let vocab = spec.shape.vocab;
+        if let Some(tokenizer_tokens) = text
+            .as_ref()
+            .map(Text::vocab_size)
+            .filter(|tokens| *tokens > vocab)
+        {
             return Err(EngineError::Vocabulary {
                 tokenizer_tokens,
-                vocab: spec.shape.vocab,
+                vocab,
             });
         }
 
@@ -91,9 +95,9 @@ impl Model {
         Ok(model)
     }
 
-    /// Tokenizer and chat template.
-    pub fn text(&self) -> &Text {
-        &self.text
+    /// Tokenizer and chat template; none for a model without `tokenizer.json`, which takes and gives ids.
+    pub fn text(&self) -> Option<&Text> {
+        self.text.as_ref()
     }
 
     /// The GPU side, for programs that look at logits.
@@ -164,33 +168,30 @@ async fn fetch_text<S: Source>(
     manifest_url: &str,
     spec: &ModelSpec,
     cancel: &Cancel,
-) -> Result<Text, EngineError> {
+) -> Result<Option<Text>, EngineError> {
     let urls = &spec.text;
-    let read = async |file: TextFile,
-                      listed: &Option<String>|
-           -> Result<Option<String>, EngineError> {
-        let url = source.resolve(manifest_url, listed.as_deref().unwrap_or(file.name()))?;
-        match source.read_text(&url, file.limit_bytes(), cancel).await {
-            Ok(text) => Ok(Some(text)),
-            // A file that the manifest does not name may be absent; one that it names may not.
-            Err(error) if is_absent(&error) && listed.is_none() && file != TextFile::Tokenizer => {
-                Ok(None)
+    let read =
+        async |file: TextFile, listed: &Option<String>| -> Result<Option<String>, EngineError> {
+            let url = source.resolve(manifest_url, listed.as_deref().unwrap_or(file.name()))?;
+            match source.read_text(&url, file.limit_bytes(), cancel).await {
+                Ok(text) => Ok(Some(text)),
+                // A file that the manifest does not name may be absent; one that it names may not.
+                Err(error) if is_absent(&error) && listed.is_none() => Ok(None),
+                Err(error) => Err(error.into()),
             }
-            Err(error) => Err(error.into()),
-        }
+        };
+    let Some(tokenizer) = read(TextFile::Tokenizer, &urls.tokenizer).await? else {
+        return Ok(None);
     };
-    let tokenizer = read(TextFile::Tokenizer, &urls.tokenizer)
-        .await?
-        .unwrap_or_default();
     let tokenizer_config = read(TextFile::TokenizerConfig, &urls.tokenizer_config).await?;
     let chat_template = read(TextFile::ChatTemplate, &urls.chat_template).await?;
     let generation_config = read(TextFile::GenerationConfig, &urls.generation_config).await?;
-    Ok(Text::new(&TextFiles {
+    Ok(Some(Text::new(&TextFiles {
         tokenizer: &tokenizer,
         tokenizer_config: tokenizer_config.as_deref(),
         chat_template: chat_template.as_deref(),
         generation_config: generation_config.as_deref(),
-    })?)
+    })?))
 }
 
 /// Whether the file does not exist, as against: could not be had.

@@ -51,7 +51,10 @@ impl GenerateOptions {
 
     pub(crate) fn choice(&self) -> Result<Choice, EngineError> {
         let temperature = self.temperature.unwrap_or(0.0);
-        if !(0.0..=Self::MAX_TEMPERATURE).contains(&temperature) {
+        // A subnormal temperature has no finite reciprocal.
+        let is_usable = temperature == 0.0
+            || temperature.is_normal() && (0.0..=Self::MAX_TEMPERATURE).contains(&temperature);
+        if !is_usable {
             return Err(EngineError::Option {
                 option: "temperature",
                 value: temperature.to_string(),

@@ -591,7 +591,7 @@ mod platform {
                 let known = get(&raw, "limits");
                 let asked = get(&descriptor, "requiredLimits");
                 let kept = Object::new();
-                for key in Object::keys(asked.unchecked_ref()).iter() {
+                for key in Object::keys(asked.unchecked_ref::<Object>()).iter() {
                     if Reflect::has(&known, &key).unwrap_or(false) {
                         let value = Reflect::get(&asked, &key).unwrap_or(JsValue::UNDEFINED);
                         let _ = Reflect::set(&kept, &key, &value);

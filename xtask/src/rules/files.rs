@@ -9,25 +9,23 @@ use crate::process::output;
 use crate::workspace::Workspace;
 
 /// Where kernels are defined, a file each.
-const SHADERS: (&str, &str) = ("shaders/kernels", "wesl");
-/// Where each kernel has a partner of the same stem: its Rust side and its tests.
-const PARTNERS: [(&str, &str); 2] = [
-    ("crates/monarch-kernels/src", "rs"),
-    ("tests/tests/gpu_kernels", "rs"),
-];
+const SHADERS: &str = "shaders/kernels";
+/// Where each kernel has its Rust side, in a file of the same stem.
+const RUST_SIDES: &str = "crates/monarch-kernels/src";
+/// Where each kernel has its cases, in a function of the same name.
+const CASES: &str = "tests/src/cases.rs";
 
 /// Kernels that lack a partner.
 pub(super) fn kernel_partners(workspace: &Workspace) -> Result<Vec<String>> {
-    let kernels = stems(workspace, SHADERS)?;
-    let mut partners = Vec::new();
-    for place in PARTNERS {
-        partners.push((place.0, stems(workspace, place)?));
-    }
-    Ok(without_partner(&kernels, &partners))
+    let kernels = stems(workspace, SHADERS, "wesl")?;
+    let rust_sides = stems(workspace, RUST_SIDES, "rs")?;
+    let cases = fs::read_to_string(workspace.path(CASES))
+        .with_context(|| format!("cannot read {CASES}"))?;
+    Ok(without_partner(&kernels, &rust_sides, &cases))
 }
 
 /// The stems of the files in a folder that have the given ending.
-fn stems(workspace: &Workspace, (folder, ending): (&str, &str)) -> Result<BTreeSet<String>> {
+fn stems(workspace: &Workspace, folder: &str, ending: &str) -> Result<BTreeSet<String>> {
     let entries =
         fs::read_dir(workspace.path(folder)).with_context(|| format!("cannot list {folder}"))?;
     let mut stems = BTreeSet::new();
@@ -43,22 +41,25 @@ fn stems(workspace: &Workspace, (folder, ending): (&str, &str)) -> Result<BTreeS
     Ok(stems)
 }
 
-/// The partners' folders hold other files too: only what is missing is wrong.
 fn without_partner(
     kernels: &BTreeSet<String>,
-    partners: &[(&str, BTreeSet<String>)],
+    rust_sides: &BTreeSet<String>,
+    cases: &str,
 ) -> Vec<String> {
     let mut broken_by = Vec::new();
     if kernels.is_empty() {
-        broken_by.push(format!("no kernels in {}", SHADERS.0));
+        broken_by.push(format!("no kernels in {SHADERS}"));
     }
-    for (folder, stems) in partners {
-        broken_by.extend(
-            kernels
-                .difference(stems)
-                .map(|kernel| format!("{folder} has no {kernel}.rs")),
-        );
-    }
+    // The Rust folder holds other files too: only what is missing is wrong.
+    broken_by.extend(
+        kernels
+            .difference(rust_sides)
+            .map(|kernel| format!("{RUST_SIDES} has no {kernel}.rs")),
+    );
+    let untested = kernels
+        .iter()
+        .filter(|kernel| !cases.contains(&format!("fn {kernel}(")));
+    broken_by.extend(untested.map(|kernel| format!("{CASES} has no cases for {kernel}")));
     broken_by
 }
 
@@ -204,29 +205,37 @@ mod tests {
 
     #[test]
     fn kernels_with_all_partners_pass() {
-        let partners = [
-            ("src", stems(&["fold", "lib"])),
-            ("tests", stems(&["fold", "main"])),
-        ];
-        assert!(without_partner(&stems(&["fold"]), &partners).is_empty());
+        assert!(
+            without_partner(
+                &stems(&["fold"]),
+                &stems(&["fold", "lib"]),
+                "fn fold() -> Cases {"
+            )
+            .is_empty()
+        );
     }
 
     #[test]
-    fn a_kernel_without_its_test_is_found() {
-        let partners = [
-            ("src", stems(&["fold", "swiglu"])),
-            ("tests", stems(&["fold"])),
-        ];
-        assert_eq!(
-            without_partner(&stems(&["fold", "swiglu"]), &partners),
-            ["tests has no swiglu.rs"]
+    fn a_kernel_without_its_rust_side_is_found() {
+        let broken_by =
+            without_partner(&stems(&["fold"]), &stems(&["lib"]), "fn fold() -> Cases {");
+        assert_eq!(broken_by, ["crates/monarch-kernels/src has no fold.rs"]);
+    }
+
+    #[test]
+    fn a_kernel_without_its_cases_is_found() {
+        let broken_by = without_partner(
+            &stems(&["fold"]),
+            &stems(&["fold"]),
+            "fn folded() -> Cases {",
         );
+        assert_eq!(broken_by, ["tests/src/cases.rs has no cases for fold"]);
     }
 
     #[test]
     fn no_kernels_at_all_is_no_pass() {
         assert_eq!(
-            without_partner(&stems(&[]), &[]),
+            without_partner(&stems(&[]), &stems(&[]), ""),
             ["no kernels in shaders/kernels"]
         );
     }

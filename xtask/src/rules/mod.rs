@@ -69,7 +69,7 @@ pub(crate) fn judge(workspace: &Workspace) -> Result<Vec<Verdict>> {
         files::page_imports(workspace),
     );
     record(
-        "every kernel has its shader, its Rust side and its test",
+        "every kernel has its Rust side and its cases",
         files::kernel_partners(workspace),
     );
     record(

@@ -46,6 +46,16 @@ impl Found {
         }
     }
 
+    /// The kernel's output.
+    pub fn to_words(&self) -> [u32; FOUND_WORDS] {
+        [
+            self.reported_size,
+            self.real_size,
+            self.misplaced,
+            self.workgroup,
+        ]
+    }
+
     /// Whether the variants with subgroups compute the right thing on this device.
     pub fn is_linear(&self) -> bool {
         let size = self.reported_size;

@@ -255,3 +255,45 @@ fn the_full_document_leaves_no_field_at_its_default() {
         assert!(text.contains(&format!("\"{field}\"")), "{field}");
     }
 }
+
+#[test]
+fn sizes_of_a_small_shape_by_hand() {
+    // H 96, F 160, V 777, six query heads and two for keys and values of 16, window 4, f16 scales:
+    // no size is a power of two, and K = 96 and 160 leave half a byte of zero points unused.
+    let sections = small_shape().section_sizes();
+    for (name, bytes, optional) in [
+        ("L0.conv.in_proj.norm", 96 * 4, false),
+        ("L0.conv.in_proj.quant", 288 * 48, false),
+        ("L0.conv.in_proj.scales", 288 * 3 * 2, false),
+        ("L0.conv.in_proj.zero_points", 288 * 2, true),
+        ("L0.conv.in_proj.bias", 288 * 4, false),
+        ("L0.conv.core.taps", 96 * 4 * 4, false),
+        ("L0.conv.core.bias", 96 * 4, false),
+        ("L2.conv.out_proj.quant", 96 * 48, false),
+        ("L2.conv.out_proj.bias", 96 * 4, false),
+        ("L1.attn.qkv.norm", 96 * 4, false),
+        ("L1.attn.qkv.quant", 160 * 48, false),
+        ("L1.attn.qkv.q_norm", 16 * 4, false),
+        ("L1.attn.qkv.k_norm", 16 * 4, false),
+        ("L1.attn.o_proj.scales", 96 * 3 * 2, false),
+        ("L1.mlp.gate_up.norm", 96 * 4, false),
+        ("L1.mlp.gate_up.quant", 320 * 48, false),
+        ("L1.mlp.down.quant", 96 * 80, false),
+        ("L1.mlp.down.scales", 96 * 5 * 2, false),
+        ("L1.mlp.down.zero_points", 96 * 3, true),
+        ("L1.mlp.down.kquant", 96 * 80, true),
+        ("L1.mlp.down.kscales", 96 * 5 * 2, true),
+        ("head.norm", 96 * 4, false),
+        ("head.quant", 777 * 48, false),
+        ("embed.scales", 777 * 3 * 2, false),
+        ("embed.zero_points", 777 * 2, false),
+    ] {
+        let found = sections.iter().find(|section| section.name == name);
+        let found = found.map(|section| (section.bytes, section.optional));
+        assert_eq!(found, Some((bytes, optional)), "{name}");
+    }
+    // Twice a conv operator with 11 sections, once attention with 9, thrice an MLP with 9, then
+    // the final norm, head and embedding.
+    assert_eq!(sections.len(), 2 * 11 + 9 + 3 * 9 + 1 + 3 + 3);
+    assert_eq!(small_shape().rope_row_bytes(), 8 * 4);
+}

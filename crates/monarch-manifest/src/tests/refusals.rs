@@ -252,6 +252,12 @@ fn refusals() -> Vec<(String, &'static str, &'static str)> {
             "runtime.shape.normEps: 0e0 is not a positive, finite 32-bit float",
         ),
         (
+            // Positive as written, zero as an f32.
+            full_with("/runtime/shape/normEps", json!(1e-51)),
+            "FieldPositive",
+            "runtime.shape.normEps: 1e-51 is not a positive, finite 32-bit float",
+        ),
+        (
             full_with("/runtime/shape/ropeTheta", json!(1e39)),
             "FieldPositive",
             "runtime.shape.ropeTheta: 1e39 is not a positive, finite 32-bit float",
@@ -392,6 +398,16 @@ fn refusals() -> Vec<(String, &'static str, &'static str)> {
             seed_without_sections(&["rope.cos", "rope.sin"]),
             "SectionPartner",
             "section rope.cos_ext: listed without its partner rope.cos",
+        ),
+        (
+            seed_without_sections(&["rope.sin", "rope.cos_ext", "rope.sin_ext"]),
+            "SectionPartner",
+            "section rope.cos: listed without its partner rope.sin",
+        ),
+        (
+            seed_without_sections(&["rope.cos_ext"]),
+            "SectionPartner",
+            "section rope.sin_ext: listed without its partner rope.cos_ext",
         ),
         (
             seed_section("rope.sin", |s| s["name"] = json!("rope.cos")),

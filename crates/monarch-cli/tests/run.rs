@@ -71,8 +71,8 @@ fn tiny() -> PathBuf {
 }
 
 fn tiny_case(case: &str) -> GoldenCase {
-    let name = format!("tiny-lfm2/golden_f32 {case}");
-    let cases = golden::model("tiny-lfm2/golden_f32").cases();
+    let name = format!("tiny-lfm2/golden_q4 {case}");
+    let cases = golden::model("tiny-lfm2/golden_q4").cases();
     cases
         .into_iter()
         .find(|case| case.name == name)
@@ -132,11 +132,13 @@ fn checkpoints_of_both_config_generations_meet_the_golden_results() {
 }
 
 #[test]
+#[ignore = "needs the 43 MB checkpoint in models/tiny-lfm2/original, see models/README.md"]
 fn the_trained_model_meets_the_golden_results() {
     check_model("tiny-lfm2/golden_f32");
 }
 
 #[test]
+#[ignore = "needs the 43 MB checkpoint in models/tiny-lfm2/original, see models/README.md"]
 fn the_converted_trained_model_meets_the_golden_results() {
     check_model("tiny-lfm2/golden_q4");
 }
@@ -149,10 +151,10 @@ fn the_synthetic_230m_meets_the_golden_results() {
 #[test]
 fn prompts_and_chats_give_the_golden_text() {
     let golden: Value = serde_json::from_slice(
-        &std::fs::read(golden::root().join("tiny-lfm2/golden_f32.json")).expect("a golden file"),
+        &std::fs::read(golden::root().join("tiny-lfm2/golden_q4.json")).expect("a golden file"),
     )
     .expect("JSON");
-    let original = tiny().join("original");
+    let shipped = tiny();
     let mut checked = 0;
     for case in golden["cases"].as_array().expect("a list") {
         let (option, text) = match &case["source"] {
@@ -167,7 +169,7 @@ fn prompts_and_chats_give_the_golden_text() {
         };
         let args = [
             "generate",
-            path(&original),
+            path(&shipped),
             option,
             text,
             "--max-tokens",
@@ -179,12 +181,14 @@ fn prompts_and_chats_give_the_golden_text() {
         let expected = tiny_case(case["name"].as_str().expect("a name"));
         assert_eq!(ids(&printed["ids"]), expected.greedy_ids, "{option} {text}");
         assert_eq!(printed["usage"]["promptTokens"], expected.ids.len());
-        assert_eq!(printed["text"], case["greedy_text"]);
+        // The golden file writes special tokens out, a reader does not see them.
+        let mut seen = case["greedy_text"].as_str().expect("text").to_owned();
+        for token in ["<|im_start|>", "<|im_end|>", "<|endoftext|>"] {
+            seen = seen.replace(token, "");
+        }
+        assert_eq!(printed["text"], seen);
         // Without --json the same text comes in pieces.
-        assert_eq!(
-            stdout(&args[..args.len() - 1]),
-            format!("{}\n", case["greedy_text"].as_str().expect("text"))
-        );
+        assert_eq!(stdout(&args[..args.len() - 1]), seen + "\n");
         checked += 1;
     }
     assert!(checked >= 3, "only {checked} cases with a text");
@@ -247,9 +251,10 @@ fn logits_go_to_a_file_when_asked() {
 
 #[test]
 fn a_stop_string_ends_the_text_before_itself() {
+    let shipped = tiny();
     let args = [
         "generate",
-        path(&tiny()),
+        path(&shipped),
         "--prompt",
         "Once upon a time",
         "--json",
@@ -275,9 +280,10 @@ fn a_stop_string_ends_the_text_before_itself() {
 #[test]
 fn an_end_token_ends_the_text_unless_ignored() {
     // The trained model answers a question and ends its turn.
+    let shipped = tiny();
     let args = [
         "generate",
-        path(&tiny()),
+        path(&shipped),
         "--chat",
         "What is a volcano?",
         "--json",
@@ -307,6 +313,7 @@ fn an_end_token_ends_the_text_unless_ignored() {
 #[test]
 fn the_seed_decides_a_draw() {
     let draw = |seed: &str| {
+        let shipped = tiny();
         let args = [
             "--temperature",
             "1.5",
@@ -317,7 +324,8 @@ fn the_seed_decides_a_draw() {
             seed,
             "--json",
         ];
-        json(&[&["generate", path(&tiny()), "--prompt", "Once"], &args[..]].concat())["ids"].clone()
+        json(&[&["generate", path(&shipped), "--prompt", "Once"], &args[..]].concat())["ids"]
+            .clone()
     };
     assert_eq!(draw("1"), draw("1"));
     assert_ne!(draw("1"), draw("2"));
@@ -355,10 +363,10 @@ fn the_context_limits_prompt_and_answer() {
     assert!(!refused.status.success());
     let message = String::from_utf8_lossy(&refused.stderr);
     assert_eq!(
-        message.trim_end(),
-        "error: the prompt has 2049 tokens, the context is 2048"
+        message.lines().last(),
+        Some("error: the prompt has 2049 tokens, the context is 2048")
     );
-    assert_eq!(ids(&printed(generate(3, "0"))["ids"]), vec![]);
+    assert_eq!(ids(&printed(generate(3, "0"))["ids"]), Vec::<u32>::new());
 }
 
 #[test]

@@ -202,8 +202,9 @@ fn default_layout_has_aligned_sections_and_nothing_that_can_be_derived() {
     }
 }
 
-/// The committed small model is what this packer makes of its committed checkpoint.
+/// The committed small model is what this packer makes of its checkpoint.
 #[test]
+#[ignore = "needs the 43 MB checkpoint in models/tiny-lfm2/original, see models/README.md"]
 fn small_model_is_packed_from_its_checkpoint() {
     let model = repository("models/tiny-lfm2");
     let checkpoint = Checkpoint::open(&model.join("original")).unwrap();

@@ -35,7 +35,11 @@ pub use crate::panic::set_up;
 ///
 /// Rejects when the manifest cannot be had or read.
 #[wasm_bindgen]
-pub async fn support(url: String, device: JsValue, signal: AbortSignal) -> Result<JsValue, JsValue> {
+pub async fn support(
+    url: String,
+    device: JsValue,
+    signal: AbortSignal,
+) -> Result<JsValue, JsValue> {
     let device: DeviceOptions = from_js("device", device)?;
     let cancel = CancelOnAbort::new(&signal);
     let verdict = monarch_engine::support(&WebSource::new(), &url, &device, cancel.flag())
@@ -74,12 +78,19 @@ impl WasmModel {
         let cancel = CancelOnAbort::new(&signal);
         let mut report = |progress| {
             // The caller's own function: whether it threw is the caller's business.
-            let _ = to_js(&progress).and_then(|progress| on_progress.call1(&JsValue::UNDEFINED, &progress));
+            let _ = to_js(&progress)
+                .and_then(|progress| on_progress.call1(&JsValue::UNDEFINED, &progress));
         };
-        Model::load(&WebSource::new(), &url, &options, &mut report, cancel.flag())
-            .await
-            .map(|model| WasmModel { model })
-            .map_err(|error| error::to_js(&error))
+        Model::load(
+            &WebSource::new(),
+            &url,
+            &options,
+            &mut report,
+            cancel.flag(),
+        )
+        .await
+        .map(|model| WasmModel { model })
+        .map_err(|error| error::to_js(&error))
     }
 
     /// Facts about the model: a `ModelInfo` object.
@@ -105,9 +116,15 @@ impl WasmModel {
         };
         let options: GenerateOptions = from_js("options", options)?;
         let cancel = CancelOnAbort::new(&signal);
-        let mut generation =
-            self.model.generate(&prompt, &options, cancel.flag()).map_err(|error| error::to_js(&error))?;
-        while let Some(chunk) = generation.next().await.map_err(|error| error::to_js(&error))? {
+        let mut generation = self
+            .model
+            .generate(&prompt, &options, cancel.flag())
+            .map_err(|error| error::to_js(&error))?;
+        while let Some(chunk) = generation
+            .next()
+            .await
+            .map_err(|error| error::to_js(&error))?
+        {
             on_chunk.call1(&JsValue::UNDEFINED, &to_js(&chunk)?)?;
         }
         to_js(&generation.completion())
@@ -115,7 +132,10 @@ impl WasmModel {
 }
 
 /// Reads an argument. The TypeScript side has checked it, so a failure is a caller that went past it.
-fn from_js<T: for<'de> Deserialize<'de>>(argument: &'static str, value: JsValue) -> Result<T, JsValue> {
+fn from_js<T: for<'de> Deserialize<'de>>(
+    argument: &'static str,
+    value: JsValue,
+) -> Result<T, JsValue> {
     serde_wasm_bindgen::from_value(value).map_err(|error| error::argument(argument, &error))
 }
 

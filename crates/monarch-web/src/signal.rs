@@ -20,9 +20,14 @@ impl CancelOnAbort {
             cancel.cancel();
         } else {
             // An AbortSignal takes any listener.
-            let _ = signal.add_event_listener_with_callback("abort", listener.as_ref().unchecked_ref());
+            let _ =
+                signal.add_event_listener_with_callback("abort", listener.as_ref().unchecked_ref());
         }
-        Self { cancel, signal: signal.clone(), listener }
+        Self {
+            cancel,
+            signal: signal.clone(),
+            listener,
+        }
     }
 
     pub(crate) fn flag(&self) -> &Cancel {
@@ -32,6 +37,8 @@ impl CancelOnAbort {
 
 impl Drop for CancelOnAbort {
     fn drop(&mut self) {
-        let _ = self.signal.remove_event_listener_with_callback("abort", self.listener.as_ref().unchecked_ref());
+        let _ = self
+            .signal
+            .remove_event_listener_with_callback("abort", self.listener.as_ref().unchecked_ref());
     }
 }

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 #[non_exhaustive]
 pub enum PackError {
     /// A file could not be opened, read, written or renamed.
-    #[error("{action} {}", path.display())]
+    #[error("cannot {action} {}", path.display())]
     File {
         /// What was being done, as in "read".
         action: &'static str,

@@ -35,7 +35,6 @@ pub mod quantise;
 mod rope;
 mod synth;
 mod tensor_file;
-mod traffic;
 mod verify;
 
 pub use checkpoint::Checkpoint;
@@ -48,5 +47,4 @@ pub use pack::{
 pub use packed::{Packed, read_manifest};
 pub use quantise::Quantised;
 pub use synth::SHAPE_NAMES;
-pub use traffic::bytes_per_token;
 pub use verify::{Finding, VerifyReport, verify};

@@ -183,6 +183,30 @@ fn faults_that_a_digest_cannot_show_are_found() {
 }
 
 #[test]
+fn a_zero_scale_is_sound_only_where_every_code_is_the_zero_point() {
+    let folder = tempfile::tempdir().unwrap();
+    packed_nano(folder.path());
+    edit_manifest(folder.path(), |manifest| {
+        manifest
+            .spec
+            .sections
+            .iter_mut()
+            .for_each(|section| section.sha256 = None);
+    });
+    patch(folder.path(), "L0.conv.in_proj.scales", 0, &[0; 4]);
+    patch(folder.path(), "L0.conv.in_proj.quant", 0, &[0x88; 16]);
+    assert_eq!(report(folder.path()).findings, []);
+
+    for byte in [0x87, 0x78] {
+        patch(folder.path(), "L0.conv.in_proj.quant", 15, &[byte]);
+        assert!(matches!(
+            &report(folder.path()).findings[..],
+            [Finding::ScaleZero { section, block: 0 }] if section == "L0.conv.in_proj.scales"
+        ));
+    }
+}
+
+#[test]
 fn text_files_that_do_not_parse_are_found() {
     let folder = tempfile::tempdir().unwrap();
     packed_nano(folder.path());

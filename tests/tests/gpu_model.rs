@@ -158,6 +158,28 @@ fn heads_of_32_and_another_theta() {
     check_model("random/d-h192-hd32-6q2kv-v5/golden", "len64");
 }
 
+/// The small model as it is shipped, against the golden results themselves: its scales are f16, theirs are not.
+#[test]
+fn the_shipped_model_meets_the_golden_results() {
+    let mut runtime = model::load(&golden::shipped_folder(), &Setup::default());
+    let cases = golden::model("tiny-lfm2/golden_q4").cases();
+    for case in cases.iter().filter(|case| case.name.contains("prompt")) {
+        let logits = model::logits(&mut runtime, &case.ids);
+        let last = &logits[logits.len() - case.last_logits.len()..];
+        let difference = compare::check(last, &case.last_logits, golden::F16_SCALES_LIMIT)
+            .unwrap_or_else(|error| panic!("{}: {error}", case.name));
+        println!("{}: {difference}", case.name);
+        let ids = model::generate(
+            &mut runtime,
+            &case.ids,
+            &Choice::default(),
+            golden::GREEDY_STEPS as u32,
+            8,
+        );
+        assert_eq!(ids, case.greedy_ids, "{}", case.name);
+    }
+}
+
 /// How tokens are grouped into passes, submissions and read-backs is not part of the answer.
 #[test]
 fn groups_do_not_change_tokens() {

@@ -36,7 +36,8 @@ pub(crate) const NATIVE: &[&str] = &["--workspace", "--exclude", "monarch-web"];
 pub(crate) const WASM_TARGET: &str = "wasm32-unknown-unknown";
 
 /// Crates that must have tests for the browser: those that hold code for it.
-const BROWSER_CRATES: &[&str] = &["monarch-web", "monarch-weights"];
+const BROWSER_CRATES: &[&str] = &[WEB_CRATE, "monarch-weights"];
+const WEB_CRATE: &str = "monarch-web";
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
@@ -56,6 +57,7 @@ enum PartName {
     Types,
     Size,
     Browser,
+    Node,
     Page,
     Agreement,
 }
@@ -72,6 +74,7 @@ impl PartName {
             Self::Types => "TypeScript",
             Self::Size => "package size",
             Self::Browser => "crates in Chromium",
+            Self::Node => "crates in Node",
             Self::Page => "page in Chromium",
             Self::Agreement => "same tokens everywhere",
         }
@@ -100,6 +103,7 @@ impl PartName {
             Self::Types => check::types(workspace),
             Self::Size => size(workspace),
             Self::Browser => browser(workspace),
+            Self::Node => node(workspace),
             Self::Page => page(workspace),
             Self::Agreement => agreement::run_all(workspace),
         }
@@ -299,12 +303,17 @@ fn counted(command: &mut Command) -> Result<Tally> {
 /// Everything that needs no GPU.
 fn native(workspace: &Workspace) -> Result<Tally> {
     let mut cargo = workspace.cargo();
+    // Not in the repository, see models/README.md. Where somebody put it, the tests that need it run too.
+    let has_checkpoint = workspace.path("models/tiny-lfm2/original").is_dir();
     if setup::has_nextest(workspace) {
         cargo
             .args(["nextest", "run"])
             .args(NATIVE)
             .args(NEXTEST)
             .args(["--filterset", "not binary(/^gpu_/)"]);
+        if has_checkpoint {
+            cargo.args(["--run-ignored", "all"]);
+        }
     } else {
         cargo
             .arg("test")
@@ -315,6 +324,9 @@ fn native(workspace: &Workspace) -> Result<Tally> {
             .filter(|test| !test.is_gpu() && !test.is_browser())
         {
             cargo.args(["--test", &test.name]);
+        }
+        if has_checkpoint {
+            cargo.args(["--", "--include-ignored"]);
         }
     }
     counted(&mut cargo)
@@ -373,6 +385,30 @@ fn browser(workspace: &Workspace) -> Result<Tally> {
     ]);
     cargo.args(browser_selection(&test_targets(workspace)?)?);
     platform::select_wasm_runner(workspace, &mut cargo)?;
+    counted(&mut cargo)
+}
+
+/// The web crate's suite once more, in Node: Dawn, Chromium's WebGPU, on lavapipe. That is where Chromium's shader
+/// compiler sees the f16 variants, which SwiftShader has no use for.
+fn node(workspace: &Workspace) -> Result<Tally> {
+    let mut cargo = workspace.cargo();
+    cargo.args([
+        "test",
+        "--target",
+        WASM_TARGET,
+        "--locked",
+        "--no-fail-fast",
+        "--package",
+        WEB_CRATE,
+    ]);
+    for test in test_targets(workspace)?
+        .into_iter()
+        .filter(|test| test.package == WEB_CRATE)
+    {
+        cargo.args(["--test", &test.name]);
+    }
+    SoftwareAdapter::Lavapipe.select(&mut cargo)?;
+    platform::select_node_runner(workspace, &mut cargo)?;
     counted(&mut cargo)
 }
 
@@ -450,7 +486,7 @@ impl TestTarget {
     }
 
     fn is_browser(&self) -> bool {
-        self.package == "monarch-web" || self.name == "web"
+        self.package == WEB_CRATE || self.name == "web"
     }
 }
 

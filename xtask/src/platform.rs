@@ -157,6 +157,13 @@ pub(crate) fn select_chromium(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
+const WASM_RUNNER: (&str, &str) = (
+    "CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_RUNNER",
+    "wasm-bindgen-test-runner",
+);
+/// Seconds, for a whole test program on a busy two-core machine.
+const WASM_TIMEOUT: (&str, &str) = ("WASM_BINDGEN_TEST_TIMEOUT", "600");
+
 /// Makes `command`, a cargo test run for wasm32, run its tests in a headless Chromium.
 pub(crate) fn select_wasm_runner(workspace: &Workspace, command: &mut Command) -> Result<()> {
     let chromium = chromium().context("no Chromium; run `cargo xtask setup`")?;
@@ -167,15 +174,24 @@ pub(crate) fn select_wasm_runner(workspace: &Workspace, command: &mut Command) -
     fs::write(&file, serde_json::to_string_pretty(&capabilities)?)
         .with_context(|| format!("cannot write {}", file.display()))?;
     command
-        .env(
-            "CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_RUNNER",
-            "wasm-bindgen-test-runner",
-        )
+        .env(WASM_RUNNER.0, WASM_RUNNER.1)
         .env("WASM_BINDGEN_USE_BROWSER", "1")
-        .env("WASM_BINDGEN_TEST_TIMEOUT", "600") // seconds, for a whole binary on a busy two-core machine
+        .env(WASM_TIMEOUT.0, WASM_TIMEOUT.1)
         .env("WASM_BINDGEN_TEST_WEBDRIVER_JSON", file)
         .env("CHROMEDRIVER", chromedriver);
     quiet_runtime_folder(command);
+    Ok(())
+}
+
+/// Makes `command`, a cargo test run for wasm32, run its tests in Node with Dawn as its WebGPU.
+pub(crate) fn select_node_runner(workspace: &Workspace, command: &mut Command) -> Result<()> {
+    let dawn = workspace.path("xtask/node/dawn.mjs");
+    let dawn = dawn.to_str().context("the checkout's path is not text")?;
+    command
+        .env(WASM_RUNNER.0, WASM_RUNNER.1)
+        .env(WASM_TIMEOUT.0, WASM_TIMEOUT.1)
+        .env_remove("WASM_BINDGEN_USE_BROWSER")
+        .env("NODE_OPTIONS", format!("--import={dawn}"));
     Ok(())
 }
 

@@ -13,7 +13,7 @@ const SUGGESTIONS: readonly { readonly mode: Mode; readonly text: string }[] = [
 
 const PLACEHOLDERS: Readonly<Record<Mode, string>> = {
   chat: "Ask for a story",
-  continue: "Begin a text, the model goes on",
+  continue: "Begin a text",
 };
 
 /** The conversation: what was said, the field to write in, and the answer that is being written. */

@@ -5,7 +5,7 @@ import { element, textElement } from "./page.js";
 import { LoadingView } from "./progress.js";
 import { StatsView } from "./stats.js";
 
-const DEFAULT_MODEL = "models/tiny-lfm2/manifest.json";
+const EMBEDDED_MODEL = "models/tiny-lfm2/manifest.json";
 
 const errors = new ErrorView();
 const loading = new LoadingView();
@@ -35,26 +35,27 @@ function modelName(manifest: URL): string {
   return decodeURIComponent(manifest.pathname.split("/").at(-2) ?? "") || manifest.host;
 }
 
-/** What may be done with the model. Weights have licences of their own, and travel with them. */
-function showNotice(manifest: URL): void {
-  const link = (file: string, text: string): HTMLAnchorElement => {
+/** Says which model this is. Weights have licences of their own, which travel with them. */
+function introduce(manifest: URL): void {
+  const isEmbedded = manifest.href === new URL(EMBEDDED_MODEL, document.baseURI).href;
+  element("blurb", HTMLElement).hidden = !isEmbedded;
+  const link = (address: string, text: string): HTMLAnchorElement => {
     const anchor = textElement("a", text);
-    anchor.href = new URL(file, manifest).href;
+    anchor.href = new URL(address, manifest).href;
     return anchor;
   };
   element("notice", HTMLElement).append(
-    `${modelName(manifest)}: see its `,
-    link("MODEL_CARD.md", "model card"),
-    " and ",
-    link("LICENSE.md", "licence"),
-    ". “LFM2” names Liquid AI’s architecture; this page is not theirs. What you write stays on this device.",
+    ...(isEmbedded
+      ? ["tiny-lfm2: ", link("MODEL_CARD.md", "model card"), ", ", link("LICENSE.md", "licence"), ". "]
+      : [link(".", modelName(manifest)), " has a licence of its own: look where it comes from. "]),
+    "“LFM2” names Liquid AI’s architecture; this page is not theirs. What you write stays on this device.",
   );
 }
 
-const wanted = new URLSearchParams(location.search).get("model") ?? DEFAULT_MODEL;
+const wanted = new URLSearchParams(location.search).get("model") ?? EMBEDDED_MODEL;
 if (URL.canParse(wanted, document.baseURI)) {
   const manifest = new URL(wanted, document.baseURI);
-  showNotice(manifest);
+  introduce(manifest);
   void start(manifest);
 } else {
   loading.end();

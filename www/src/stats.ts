@@ -85,7 +85,7 @@ function facts({ adapter, plan, contextTokens, gpuBytes }: ModelInfo): readonly 
   return [
     ["GPU", adapter.description || adapter.device || adapter.architecture || "not named by the browser"],
     ["Vendor", adapter.vendor || "not named by the browser"],
-    ...(adapter.isSoftware ? [["Speed", "no GPU: the processor plays one"] as const] : []),
+    ...(adapter.isSoftware ? [["Kind", "software: the processor plays a GPU"] as const] : []),
     ["Features", adapter.enabledFeatures.join(", ") || "none"],
     ["Subgroup", adapter.subgroupSize === 0 ? "not used" : `${adapter.subgroupSize} invocations`],
     ["Plan", `${plan.name}, ${plan.dispatches} dispatches per token`],

@@ -176,7 +176,7 @@ async fn fetch_text<S: Source>(
             match source.read_text(&url, file.limit_bytes(), cancel).await {
                 Ok(text) => Ok(Some(text)),
                 // A file that the manifest does not name may be absent; one that it names may not.
-                Err(error) if is_absent(&error) && listed.is_none() => Ok(None),
+                Err(error) if error.is_absent() && listed.is_none() => Ok(None),
                 Err(error) => Err(error.into()),
             }
         };
@@ -192,15 +192,6 @@ async fn fetch_text<S: Source>(
         chat_template: chat_template.as_deref(),
         generation_config: generation_config.as_deref(),
     })?))
-}
-
-/// Whether the file does not exist, as against: could not be had.
-fn is_absent(error: &WeightsError) -> bool {
-    match error.root() {
-        WeightsError::Status { status, .. } => matches!(status, 404 | 410),
-        WeightsError::File { source, .. } => source.kind() == std::io::ErrorKind::NotFound,
-        _ => false,
-    }
 }
 
 /// Streams the sections that the plan reads to the GPU.

@@ -161,22 +161,25 @@ const WASM_RUNNER: (&str, &str) = (
     "CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_RUNNER",
     "wasm-bindgen-test-runner",
 );
-/// Seconds, for a whole test program on a busy two-core machine.
-const WASM_TIMEOUT: (&str, &str) = ("WASM_BINDGEN_TEST_TIMEOUT", "600");
+/// For a whole test program on a busy two-core machine.
+const WASM_TIMEOUT_S: u32 = 900;
 
 /// Makes `command`, a cargo test run for wasm32, run its tests in a headless Chromium.
 pub(crate) fn select_wasm_runner(workspace: &Workspace, command: &mut Command) -> Result<()> {
     let chromium = chromium().context("no Chromium; run `cargo xtask setup`")?;
     let chromedriver = chromedriver().context("no ChromeDriver; run `cargo xtask setup`")?;
-    let capabilities =
-        json!({ "goog:chromeOptions": { "binary": chromium, "args": CHROMIUM_FLAGS } });
+    let capabilities = json!({
+        "goog:chromeOptions": { "binary": chromium, "args": CHROMIUM_FLAGS },
+        // ChromeDriver gives up on a page that computes for longer; by itself after five minutes.
+        "timeouts": { "pageLoad": WASM_TIMEOUT_S * 1000, "script": WASM_TIMEOUT_S * 1000 },
+    });
     let file = workspace.tools().join("webdriver.json");
     fs::write(&file, serde_json::to_string_pretty(&capabilities)?)
         .with_context(|| format!("cannot write {}", file.display()))?;
     command
         .env(WASM_RUNNER.0, WASM_RUNNER.1)
         .env("WASM_BINDGEN_USE_BROWSER", "1")
-        .env(WASM_TIMEOUT.0, WASM_TIMEOUT.1)
+        .env("WASM_BINDGEN_TEST_TIMEOUT", WASM_TIMEOUT_S.to_string())
         .env("WASM_BINDGEN_TEST_WEBDRIVER_JSON", file)
         .env("CHROMEDRIVER", chromedriver);
     quiet_runtime_folder(command);
@@ -189,7 +192,7 @@ pub(crate) fn select_node_runner(workspace: &Workspace, command: &mut Command) -
     let dawn = dawn.to_str().context("the checkout's path is not text")?;
     command
         .env(WASM_RUNNER.0, WASM_RUNNER.1)
-        .env(WASM_TIMEOUT.0, WASM_TIMEOUT.1)
+        .env("WASM_BINDGEN_TEST_TIMEOUT", WASM_TIMEOUT_S.to_string())
         .env_remove("WASM_BINDGEN_USE_BROWSER")
         .env("NODE_OPTIONS", format!("--import={dawn}"));
     Ok(())

@@ -12,7 +12,8 @@ pub(super) struct Counter {
 impl Counter {
     pub(super) fn read(&mut self, line: &str) {
         // cargo test, wasm-bindgen-test-runner:  test result: ok. 12 passed; 0 failed; 1 ignored; …
-        if let Some((_, counts)) = line.split_once("test result: ") {
+        // From the first column only: nextest repeats, indented, what a failed test's program said.
+        if let Some(counts) = line.strip_prefix("test result: ") {
             self.add(counts.split([';', '.']));
         // cargo nextest:  Summary [   1.234s] 12 tests run: 11 passed (1 slow), 1 failed, 3 skipped
         } else if let (true, Some((_, counts))) = (
@@ -97,6 +98,15 @@ mod tests {
         );
         let line = "     Summary [   9.013s] 31 tests run: 27 passed (2 slow), 2 failed, 1 timed out, 1 exec failed, 3 skipped";
         assert_eq!(count(&[line]), (27, 4));
+    }
+
+    #[test]
+    fn a_failed_test_counts_once() {
+        let lines = [
+            "    test result: FAILED. 0 passed; 1 failed; 0 ignored; 0 measured; 20 filtered out; finished in 1.00s",
+            "     Summary [   1.000s] 3 tests run: 2 passed, 1 failed, 0 skipped",
+        ];
+        assert_eq!(count(&lines), (2, 1));
     }
 
     #[test]

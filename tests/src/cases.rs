@@ -12,7 +12,7 @@ use monarch_kernels::{
     rms_norm, rope_attention_decode, short_conv, subgroup_probe, swiglu,
 };
 
-use crate::gpu::{AdapterName, Buffer, Case, Tolerance, Values};
+use crate::gpu::{AdapterName, Buffer, Case, Tolerance, Values, Variants};
 
 /// Cases of one kernel, built one by one because the largest hold tens of megabytes.
 pub type Cases = Box<dyn Iterator<Item = Case>>;
@@ -259,6 +259,15 @@ fn rope_table(positions: u32, head_dim: u32) -> Vec<f32> {
         .collect()
 }
 
+/// The small model's shapes run in every variant of the large kernels.
+fn few_of_many(is_small_model: bool) -> Variants {
+    if is_small_model {
+        Variants::All
+    } else {
+        Variants::Ends
+    }
+}
+
 /// A case's shape and geometry must run on every WebGPU device.
 fn groups(workgroups: Result<[u32; 3], KernelError>) -> [u32; 3] {
     workgroups.unwrap_or_else(|error| panic!("a case cannot run: {error}"))
@@ -288,6 +297,7 @@ fn advance() -> Cases {
             tolerance: Tolerance::EXACT,
             tolerance_f16: Tolerance::EXACT,
             requires: Features::NONE,
+            variants: Variants::All,
         }
     })
 }
@@ -308,6 +318,7 @@ fn subgroup_probe() -> Cases {
                 f16: false,
                 subgroups: true,
             },
+            variants: Variants::All,
         }
     })
 }
@@ -346,6 +357,7 @@ fn rms_norm() -> Cases {
             tolerance: F32,
             tolerance_f16: F32,
             requires: Features::NONE,
+            variants: Variants::All,
         }
     })
 }
@@ -417,6 +429,7 @@ fn embed_q4() -> Cases {
             tolerance: F32,
             tolerance_f16: F32,
             requires: Features::NONE,
+            variants: Variants::All,
         }
     })
 }
@@ -472,6 +485,7 @@ fn matvec_q4() -> Cases {
         },
         matvec_geometry(256, 8, 3),
     ));
+    list.extend(matvecs_around_the_limit());
     // Every geometry, on a shape that nothing divides.
     for workgroup in [32, 64, 128, 256] {
         for rows in [1, 2, 4, 8] {
@@ -489,11 +503,10 @@ fn matvec_q4() -> Cases {
             list.push((shape, geometry));
         }
     }
-    for seed in 0..16 {
+    for seed in 0..8 {
         list.push(random_matvec(seed));
     }
     list.extend(model_matvecs());
-    list.extend(matvecs_around_the_limit());
     lazily(list, |(shape, geometry)| {
         matvec_case(&shape, &geometry, 1.0)
     })
@@ -687,6 +700,7 @@ pub fn matvec_case(shape: &matvec_q4::Shape, geometry: &matvec_q4::Geometry, siz
         tolerance: F32,
         tolerance_f16: if shape.n < 32 { F16 } else { F16_ROWS },
         requires: Features::NONE,
+        variants: few_of_many(shape.k == 384 || shape.k == 1152),
     }
 }
 
@@ -739,6 +753,7 @@ pub fn matvec_with_outliers(norm_eps: Option<f32>) -> Case {
         tolerance: F32,
         tolerance_f16: F16_ROWS,
         requires: Features::NONE,
+        variants: Variants::All,
     }
 }
 
@@ -778,6 +793,7 @@ fn short_conv() -> Cases {
             tolerance: F32,
             tolerance_f16: F32,
             requires: Features::NONE,
+            variants: Variants::All,
         }
     })
 }
@@ -791,15 +807,12 @@ fn conv_in_proj_q4() -> Cases {
         has_bias: false,
         scales_f16: model.name == "tiny",
     };
-    for model in MODELS {
-        for rows in [1, 2, 4] {
-            list.push((
-                model_shape(model),
-                matvec_geometry(256, rows, model.hidden / 32),
-            ));
-        }
+    let [tiny, large] = MODELS;
+    for (model, rows) in [(tiny, 1), (tiny, 2), (tiny, 4), (large, 2)] {
+        let geometry = matvec_geometry(256, rows, model.hidden / 32);
+        list.push((model_shape(model), geometry));
     }
-    for seed in 0..10 {
+    for seed in 0..6 {
         let mut rng = Rng::new(seed);
         let shape = conv_in_proj_q4::Shape {
             h: 32 * rng.int(1, 12),
@@ -853,6 +866,7 @@ fn conv_in_proj_q4() -> Cases {
             tolerance: F32,
             tolerance_f16: F16_GATED,
             requires: Features::NONE,
+            variants: few_of_many(h == 384),
         }
     })
 }
@@ -911,29 +925,28 @@ fn qk_norm_rope() -> Cases {
             tolerance: F32,
             tolerance_f16: F32,
             requires: Features::NONE,
+            variants: Variants::All,
         }
     })
 }
 
-/// Heads, position, splits, workgroup: more and fewer positions than splits, tiles and a tile.
+/// Heads, position, splits, workgroup: more and fewer positions than splits, and a tile, one
+/// position more than a tile, and several tiles.
 fn attention_list() -> Vec<((u32, u32, u32), u32, u32, u32)> {
-    let mut list = Vec::new();
-    for heads in HEADS {
-        for (position, splits, workgroup) in [
-            (0, 1, 64),
-            (0, 4, 64),
-            (6, 16, 32),
-            (31, 1, 32),
-            (32, 1, 32),
-            (99, 3, 32),
-            (191, 8, 64),
-            (300, 5, 128),
-            (300, 1, 256),
-        ] {
-            list.push((heads, position, splits, workgroup));
-        }
+    let [tiny, large, others @ ..] = HEADS;
+    let mut list = vec![
+        (tiny, 0, 1, 64),
+        (tiny, 0, 4, 64),
+        (tiny, 6, 16, 32),
+        (tiny, 31, 1, 32),
+        (tiny, 32, 1, 32),
+        (tiny, 300, 1, 256),
+        (large, 191, 8, 64),
+        (large, 2111, 16, 64),
+    ];
+    for heads in others {
+        list.extend([(heads, 99, 3, 32), (heads, 300, 5, 128)]);
     }
-    list.push((HEADS[1], 2111, 16, 64));
     list
 }
 
@@ -973,6 +986,7 @@ fn attention_decode() -> Cases {
                 tolerance: TRANSCENDENTAL,
                 tolerance_f16: TRANSCENDENTAL,
                 requires: Features::NONE,
+                variants: Variants::All,
             }
         },
     )
@@ -1027,6 +1041,7 @@ fn rope_attention_decode() -> Cases {
             tolerance: TRANSCENDENTAL,
             tolerance_f16: TRANSCENDENTAL,
             requires: Features::NONE,
+            variants: Variants::All,
         }
     })
 }
@@ -1065,6 +1080,7 @@ fn attention_merge() -> Cases {
             tolerance: TRANSCENDENTAL,
             tolerance_f16: TRANSCENDENTAL,
             requires: Features::NONE,
+            variants: Variants::All,
         }
     })
 }
@@ -1093,34 +1109,36 @@ fn swiglu() -> Cases {
             tolerance: TRANSCENDENTAL,
             tolerance_f16: TRANSCENDENTAL,
             requires: Features::NONE,
+            variants: Variants::All,
         }
     })
 }
 
 fn mlp_q4() -> Cases {
     let mut list = Vec::new();
-    for model in MODELS {
-        for (rows, slice, workgroup) in [(1, 32, 128), (2, 64, 256), (4, 96, 256)] {
-            let shape = mlp_q4::Shape {
-                d: model.hidden,
-                f: model.ffn,
-                eps: EPS,
-                scales_f16: model.name == "tiny",
-            };
-            let tile_blocks = model.hidden / 32;
-            list.push((
-                shape,
-                mlp_q4::Geometry {
-                    workgroup,
-                    lanes: 32,
-                    rows,
-                    slice,
-                    tile_blocks,
-                },
-            ));
-        }
+    let [tiny, large] = MODELS;
+    for (model, rows, slice, workgroup) in [
+        (tiny, 1, 32, 128),
+        (tiny, 2, 64, 256),
+        (tiny, 4, 96, 256),
+        (large, 2, 64, 256),
+    ] {
+        let shape = mlp_q4::Shape {
+            d: model.hidden,
+            f: model.ffn,
+            eps: EPS,
+            scales_f16: model.name == "tiny",
+        };
+        let geometry = mlp_q4::Geometry {
+            workgroup,
+            lanes: 32,
+            rows,
+            slice,
+            tile_blocks: model.hidden / 32,
+        };
+        list.push((shape, geometry));
     }
-    for seed in 0..8 {
+    for seed in 0..6 {
         let mut rng = Rng::new(seed);
         let shape = mlp_q4::Shape {
             d: 32 * rng.int(1, 12),
@@ -1173,6 +1191,7 @@ fn mlp_q4() -> Cases {
             tolerance: TRANSCENDENTAL,
             tolerance_f16: F16_GATED,
             requires: Features::NONE,
+            variants: few_of_many(d == 384),
         }
     })
 }
@@ -1203,6 +1222,7 @@ fn fold() -> Cases {
             tolerance: F32,
             tolerance_f16: F32,
             requires: Features::NONE,
+            variants: Variants::All,
         }
     })
 }
@@ -1285,6 +1305,7 @@ fn argmax_partial() -> Cases {
             },
             tolerance_f16: TRANSCENDENTAL,
             requires: Features::NONE,
+            variants: Variants::All,
         }
     })
 }
@@ -1351,6 +1372,7 @@ fn argmax_final() -> Cases {
                 tolerance: Tolerance::EXACT,
                 tolerance_f16: Tolerance::EXACT,
                 requires: Features::NONE,
+                variants: Variants::All,
             }
         },
     )

@@ -352,6 +352,18 @@ pub struct Case {
     pub tolerance_f16: Tolerance,
     /// Features without which the expected values are others.
     pub requires: Features,
+    /// The variants that it runs in.
+    pub variants: Variants,
+}
+
+/// How much of the variants a case covers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Variants {
+    /// Every combination of features.
+    All,
+    /// None and all of the features: every `@if` both ways. For kernels that take a software
+    /// adapter most of a second to compile, and cases that are many.
+    Ends,
 }
 
 /// Largest allowed error of f32 results.
@@ -663,7 +675,10 @@ pub enum GpuError {
 pub fn check_all(gpus: &[Gpu], cases: impl IntoIterator<Item = Case>) -> usize {
     let mut dispatches = 0;
     for case in cases {
-        for gpu in gpus {
+        for (index, gpu) in gpus.iter().enumerate() {
+            if case.variants == Variants::Ends && index != 0 && index + 1 != gpus.len() {
+                continue;
+            }
             let Features { f16, subgroups } = gpu.features;
             let needs = case.kernel.needs;
             // The text is the same as without the feature.

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use wesl::syntax::GlobalDeclaration;
+use wesl::syntax::{DeclarationKind, GlobalDeclaration};
 use wesl::{CompileOptions, CompileResult, Feature, ManglerKind, SourceMap, Wesl};
 
 use crate::trouble::{Place, Trouble};
@@ -136,31 +136,33 @@ pub(crate) fn link(
     })
 }
 
-/// The kernel's own declarations first, then those of its imports by file, each in the order
-/// they were written in. WESL's own order changes from run to run, and browsers cache compiled
-/// shaders by their text.
+/// Overrides first, then the kernel's own declarations, then those of its imports by file, each in
+/// the order they were written in.
+///
+/// WESL's own order changes from run to run, and browsers cache compiled shaders by their text.
+/// Overrides come first because naga 30 panics at pipeline creation when one is declared behind a
+/// workgroup array whose length is an expression of overrides.
 fn sort_declarations(compiled: &mut CompileResult) {
-    let sourcemap = compiled
-        .sourcemap
-        .take()
-        .expect("source maps are on by default");
-    compiled
-        .syntax
-        .global_declarations
-        .sort_by_key(|declaration| {
-            let name = match declaration.node() {
-                GlobalDeclaration::Declaration(it) => it.ident.to_string(),
-                GlobalDeclaration::TypeAlias(it) => it.ident.to_string(),
-                GlobalDeclaration::Struct(it) => it.ident.to_string(),
-                GlobalDeclaration::Function(it) => it.ident.to_string(),
-                GlobalDeclaration::Void | GlobalDeclaration::ConstAssert(_) => String::new(),
-            };
-            // Only imported declarations are in the map.
-            let module = sourcemap
-                .get_decl(&name)
-                .map(|(module, _)| module.to_string());
-            (module, declaration.span().start)
-        });
+    let sourcemap = compiled.sourcemap.take();
+    let sourcemap = sourcemap.expect("source maps are on by default");
+    let declarations = &mut compiled.syntax.global_declarations;
+    declarations.sort_by_key(|declaration| {
+        let is_override = matches!(
+            declaration.node(),
+            GlobalDeclaration::Declaration(it) if it.kind == DeclarationKind::Override
+        );
+        let name = match declaration.node() {
+            GlobalDeclaration::Declaration(it) => it.ident.to_string(),
+            GlobalDeclaration::TypeAlias(it) => it.ident.to_string(),
+            GlobalDeclaration::Struct(it) => it.ident.to_string(),
+            GlobalDeclaration::Function(it) => it.ident.to_string(),
+            GlobalDeclaration::Void | GlobalDeclaration::ConstAssert(_) => String::new(),
+        };
+        // Only imported declarations are in the map.
+        let module = sourcemap.get_decl(&name);
+        let module = module.map(|(module, _)| module.to_string());
+        (!is_override, module, declaration.span().start)
+    });
 }
 
 impl Linked {

@@ -44,6 +44,14 @@ impl Geometry {
             self.workgroup.saturating_mul(4),
         )
     }
+
+    /// Workgroup memory of a query, and of slices, weights and the reduction without subgroups.
+    pub(crate) fn workgroup_bytes(&self, head_dim: u32) -> u32 {
+        let bytes_an_invocation = 16 + 4 + 16;
+        head_dim
+            .saturating_mul(4)
+            .saturating_add(self.workgroup.saturating_mul(bytes_an_invocation))
+    }
 }
 
 /// Workgroups to dispatch, or why this shape cannot run here.
@@ -56,8 +64,7 @@ pub fn workgroups(
     dispatch::multiple(NAME, "heads", shape.heads, shape.kv_heads)?;
     dispatch::multiple(NAME, "head_dim", shape.head_dim, 4)?;
     geometry.check(NAME, shape.head_dim, limits)?;
-    // Query, slices and reduction in vec4, weights in f32.
-    dispatch::workgroup_memory(NAME, geometry.workgroup * (3 * 16 + 4), limits)?;
+    dispatch::workgroup_memory(NAME, geometry.workgroup_bytes(shape.head_dim), limits)?;
     dispatch::fold(
         NAME,
         u64::from(shape.heads) * u64::from(geometry.splits),

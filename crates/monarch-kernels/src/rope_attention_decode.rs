@@ -23,8 +23,9 @@ pub fn workgroups(
 ) -> Result<[u32; 3], KernelError> {
     shape.check(NAME)?;
     geometry.check(NAME, shape.head_dim, limits)?;
-    // Query, fresh key, slices and reduction in vec4, weights in f32.
-    dispatch::workgroup_memory(NAME, geometry.workgroup * (4 * 16 + 4), limits)?;
+    // The fresh key is as large as the query.
+    let needed_bytes = geometry.workgroup_bytes(shape.head_dim) + shape.head_dim * 4;
+    dispatch::workgroup_memory(NAME, needed_bytes, limits)?;
     dispatch::fold(
         NAME,
         u64::from(shape.heads) * u64::from(geometry.splits),

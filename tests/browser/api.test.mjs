@@ -1,8 +1,13 @@
 // The JavaScript side of the API on its own, in Node: no GPU, no browser, an engine that is played.
 import assert from "node:assert/strict";
+import { mkdtempSync, readFileSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { test } from "node:test";
 import { setImmediate as turn } from "node:timers/promises";
 import { load, MonarchError, support } from "monarch-webgpu";
+
+import { apiReport, firstDifference } from "../../crates/monarch-web/api-report.mjs";
 
 // Not exported to users, so not reachable by the package's name.
 const pkg = new URL("../../crates/monarch-web/pkg/", import.meta.url);
@@ -250,4 +255,32 @@ test("a trap is a crash too", async () => {
 test("facts about the model cannot be changed", () => {
   const { model } = play();
   assert.throws(() => model.info.adapter.features.push("shader-f16"), TypeError);
+});
+
+test("every code of the engine's errors has a place in the types", () => {
+  const engine = readFileSync(new URL("../../crates/monarch-engine/src/error.rs", import.meta.url), "utf8");
+  const codes = new Set([...engine.matchAll(/=> "([a-z]+(?:-[a-z]+)*)"/g)].map(([, code]) => code));
+  assert.ok(codes.size >= 10, [...codes].join());
+  const types = readFileSync(new URL("errors.d.ts", pkg), "utf8");
+  const union = /type MonarchErrorCode = ([^;]+);/.exec(types)[1];
+  assert.deepEqual([...codes].filter((code) => !union.includes(`"${code}"`)), []);
+});
+
+test("the API report notices a changed, a new and a missing declaration", () => {
+  const folder = mkdtempSync(join(tmpdir(), "api-report-"));
+  const report = (index, declarations) => {
+    writeFileSync(join(folder, "index.d.ts"), index);
+    writeFileSync(join(folder, "model.d.ts"), declarations);
+    return apiReport(folder);
+  };
+  const index = 'export { load, type Model } from "./model.js";\n';
+  const declarations = "/** Says what. */\nexport declare function load(): Model;\nexport interface Model {\n    a: number;\n}\n";
+  const listed = report(index, declarations);
+  assert.match(listed, /## Model\n\n```ts\nexport interface Model \{\n {4}a: number;\n\}\n```/);
+  assert.equal(firstDifference(listed, report(index, declarations.replace("Says what", "Says more"))), undefined);
+  const changed = firstDifference(listed, report(index, declarations.replace("a: number", "a: string")));
+  assert.deepEqual([changed.listed.trim(), changed.built.trim()], ["a: number;", "a: string;"]);
+  assert.ok(firstDifference(listed, report(index.replace("load, ", ""), declarations)));
+  assert.throws(() => report(index.replace("load", "lode"), declarations), /lode is exported, but declared nowhere/);
+  assert.throws(() => report("", declarations), /exports nothing/);
 });

@@ -1,4 +1,4 @@
-import { load, support, MonarchError } from "monarch-webgpu";
+import { load, support, MonarchError, type LoadOptions } from "monarch-webgpu";
 import { ChatView } from "./chat.js";
 import { ErrorView } from "./errors.js";
 import { element, textElement } from "./page.js";
@@ -20,7 +20,7 @@ async function start(manifest: URL): Promise<void> {
     if (verdict.status === "unsupported") {
       throw new MonarchError("unsupported", verdict.reasons.join(" "));
     }
-    const model = await load(manifest, { onProgress: (progress) => loading.show(progress) });
+    const model = await load(manifest, { plan, onProgress: (progress) => loading.show(progress) });
     stats.showModel(model.info);
     chat.open(model);
   } catch (error) {
@@ -52,7 +52,10 @@ function introduce(manifest: URL): void {
   );
 }
 
-const wanted = new URLSearchParams(location.search).get("model") ?? EMBEDDED_MODEL;
+const parameters = new URLSearchParams(location.search);
+const wanted = parameters.get("model") ?? EMBEDDED_MODEL;
+/** To compare plans on one's own GPU: `?plan=plain`. A word that is none, `load` refuses. */
+const plan = (parameters.get("plan") ?? undefined) as LoadOptions["plan"];
 if (URL.canParse(wanted, document.baseURI)) {
   const manifest = new URL(wanted, document.baseURI);
   introduce(manifest);

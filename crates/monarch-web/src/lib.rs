@@ -8,7 +8,7 @@
 //! Errors cross as plain `{ code, message, details }` objects. A panic leaves the promise of an
 //! asynchronous call unsettled, so the panic hook tells JavaScript, which rejects it; see [`set_up`].
 //!
-//! ```ignore
+//! ```ts
 //! // ts/load.ts, in short
 //! setUp((panic) => rejectEverything(panic));
 //! const model = await WasmModel.load(url, { contextTokens: 512 }, onProgress, signal);

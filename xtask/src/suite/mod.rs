@@ -80,11 +80,17 @@ impl PartName {
         }
     }
 
+    /// Whether it waits for the package: for its files, or for the tools that build it.
     fn needs_package(self) -> bool {
-        matches!(
-            self,
-            Self::Types | Self::Size | Self::Browser | Self::Page | Self::Agreement
-        )
+        match self {
+            Self::Lints | Self::Native | Self::Docs | Self::Lavapipe | Self::Swiftshader => false,
+            Self::Types
+            | Self::Size
+            | Self::Browser
+            | Self::Node
+            | Self::Page
+            | Self::Agreement => true,
+        }
     }
 
     fn run(self, workspace: &Workspace) -> Result<Tally> {

@@ -23,7 +23,7 @@ const NODE_VERSION: (u32, u32) = (20, 19);
 /// The groups of tools a command uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Needs {
-    /// The wasm target, wasm-bindgen's tools, wasm-pack.
+    /// wasm-bindgen's tools and wasm-pack.
     pub(crate) wasm: bool,
     /// Node and the locked npm packages.
     pub(crate) npm: bool,
@@ -60,6 +60,7 @@ impl Needs {
 pub(crate) fn install(workspace: &Workspace, needs: Needs) -> Result<()> {
     fs::create_dir_all(workspace.tools().join("bin")).context("cannot create target/tools")?;
     install_system_packages(needs)?;
+    install_wasm_target(workspace)?; // for all: the lints compile for it too
     thread::scope(|scope| {
         let npm = scope.spawn(|| {
             if needs.npm {
@@ -292,7 +293,6 @@ fn node_is_new_enough(version: &str) -> bool {
 }
 
 fn install_wasm_tools(workspace: &Workspace) -> Result<()> {
-    install_wasm_target(workspace)?;
     install_wasm_bindgen(workspace)?;
     install_wasm_pack(workspace)
 }

@@ -166,6 +166,13 @@ impl Gpu {
             "{}: a buffer a binding",
             case.name
         );
+        let mut names: Vec<&str> = case.overrides.iter().map(|(name, _)| *name).collect();
+        names.sort_unstable();
+        assert_eq!(
+            names, kernel.overrides,
+            "{}: a value an override",
+            case.name
+        );
         let scope = self.device.push_error_scope(wgpu::ErrorFilter::Validation);
         let pipeline = self.pipeline(case, wgsl);
         let mut held = Vec::new();
@@ -503,14 +510,12 @@ impl Buffer {
         for (element, &word) in values.iter().enumerate() {
             match &before {
                 None if word == POISON => return Err(Problem::NeverWritten { element }),
-                Some(before) if before[element] == expected[element] => {
-                    if word != before[element] {
-                        return Err(Problem::Touched {
-                            element,
-                            word,
-                            before: before[element],
-                        });
-                    }
+                Some(before) if before[element] == expected[element] && word != before[element] => {
+                    return Err(Problem::Touched {
+                        element,
+                        word,
+                        before: before[element],
+                    });
                 }
                 _ => {}
             }

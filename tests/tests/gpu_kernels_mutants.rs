@@ -89,8 +89,8 @@ const MUTANTS: &[Mutant] = &[
     (
         "attention_decode",
         PLAIN,
-        "sum = sum * keep + tile_sum",
-        "sum = sum + tile_sum",
+        "my_sum = my_sum * keep + weight",
+        "my_sum = my_sum + weight",
     ),
     ("attention_decode", PLAIN, "weighted *= keep;", ""),
     ("attention_merge", PLAIN, "- largest)", "+ largest)"),

@@ -52,20 +52,25 @@ fn subgroup_max(values: &[f32], lanes: usize) -> f32 {
         .fold(partials[0], f32::max)
 }
 
-/// The halving tree over workgroup memory, within teams of `lanes`.
-fn tree<T: Copy>(values: &[T], lanes: usize, join: impl Fn(T, T) -> T) -> Vec<T> {
+/// The reduction without subgroups: some members join a share each, then all join the shares.
+fn in_shares<T: Copy>(values: &[T], lanes: usize, join: impl Fn(T, T) -> T) -> Vec<T> {
     let mut memory = values.to_vec();
-    let mut stride = lanes / 2;
-    while stride > 0 {
-        for index in 0..memory.len() {
-            if index % lanes < stride {
-                memory[index] = join(memory[index], memory[index + stride]);
-            }
+    let shares = lanes.min(8);
+    for index in 0..memory.len() {
+        let (lane, first) = (index % lanes, index - index % lanes);
+        if lane < shares {
+            let others = (lane + shares..lanes).step_by(shares);
+            memory[index] = others.fold(values[index], |share, other| {
+                join(share, memory[first + other])
+            });
         }
-        stride /= 2;
     }
     (0..memory.len())
-        .map(|index| memory[index - index % lanes])
+        .map(|index| {
+            let first = index - index % lanes;
+            let others = memory[first + 1..first + shares].iter();
+            others.fold(memory[first], |all, &share| join(all, share))
+        })
         .collect()
 }
 
@@ -111,12 +116,12 @@ fn sums_are_the_same_for_every_number_of_lanes() {
             vec![sum; workgroup],
             "{workgroup} {lanes}"
         );
-        let of_team = tree(&values, lanes, |a, b| a + b);
+        let of_team = in_shares(&values, lanes, |a, b| a + b);
         for (index, &team_sum) in of_team.iter().enumerate() {
             let team = &values[index - index % lanes..][..lanes];
             assert_eq!(team_sum, team.iter().sum::<f32>(), "{workgroup} {lanes}");
         }
-        assert_eq!(tree(&values, workgroup, |a, b| a + b)[0], sum);
+        assert_eq!(in_shares(&values, workgroup, |a, b| a + b)[0], sum);
     }
 }
 
@@ -131,7 +136,7 @@ fn maxima_are_the_same_for_every_number_of_lanes() {
                 5000.0,
                 "{workgroup} {lanes} {peak}"
             );
-            assert_eq!(tree(&values, workgroup, f32::max)[0], 5000.0);
+            assert_eq!(in_shares(&values, workgroup, f32::max)[0], 5000.0);
         }
     }
 }
@@ -155,7 +160,7 @@ fn argmax_is_the_same_for_every_number_of_lanes_and_ties_go_to_the_lowest_id() {
             };
             assert_eq!(subgroup_best(&mine, lanes), best, "{workgroup} {lanes}");
             assert_eq!(
-                tree(&mine, workgroup, better)[0],
+                in_shares(&mine, workgroup, better)[0],
                 best,
                 "{workgroup} {lanes}"
             );

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::description::{Description, Sizes};
-use crate::process::{output, run};
+use crate::process::{become_command, output, run};
 use crate::setup::{self, Needs};
 use crate::workspace::Workspace;
 

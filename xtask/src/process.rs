@@ -28,6 +28,21 @@ pub(crate) fn run(command: &mut Command) -> Result<()> {
     succeed(command, status)
 }
 
+/// Becomes the command, for a server that runs until it is stopped: stopping this process stops it.
+pub(crate) fn become_command(command: &mut Command) -> Result<()> {
+    eprintln!("$ {}", shown(command));
+    #[cfg(unix)]
+    {
+        use std::os::unix::process::CommandExt;
+        Err(command.exec()).with_context(|| cannot_start(command))
+    }
+    #[cfg(not(unix))]
+    {
+        let status = command.status().with_context(|| cannot_start(command))?;
+        succeed(command, status)
+    }
+}
+
 /// Runs to the end and returns stdout; stderr is shown.
 pub(crate) fn output(command: &mut Command) -> Result<String> {
     let output = command

@@ -103,8 +103,11 @@ test("stops half-way and answers again", async () => {
 
   await ask(shared, "Once upon a time", { maxTokens: 4 });
   await answered(shared);
+  const first = await stopped.locator("p").first().textContent();
   const again = await answers.nth(before + 1).locator("p").first().textContent();
-  assert.equal(again, (await stopped.locator("p").first().textContent()).slice(0, again.length));
+  const common = Math.min(first.length, again.length);
+  assert.ok(common > "Once upon a time".length, again);
+  assert.equal(again.slice(0, common), first.slice(0, common));
   assert.deepEqual(shared.troubles, []);
 });
 

@@ -126,9 +126,14 @@ pub(crate) fn site(workspace: &Workspace) -> Result<PathBuf> {
 pub(crate) fn demo(workspace: &Workspace, arguments: &DemoArguments) -> Result<()> {
     site(workspace)?;
     let port = arguments.port.to_string();
-    run(workspace
-        .command("vite")
-        .args(["preview", "www", "--host", "127.0.0.1", "--port", &port]))
+    become_command(workspace.command("vite").args([
+        "preview",
+        "www",
+        "--host",
+        "127.0.0.1",
+        "--port",
+        &port,
+    ]))
 }
 
 /// Prints what a user of the package downloads, and fails above the budget.

@@ -31,7 +31,7 @@ pub(crate) enum Positions {
 /// A loaded model.
 pub(crate) enum Backend {
     Cpu(CpuModel),
-    Gpu(GpuModel),
+    Gpu(Box<GpuModel>),
 }
 
 /// How to continue a prompt.
@@ -97,7 +97,7 @@ impl Backend {
     pub(crate) fn open(folder: &Path, device: Device) -> anyhow::Result<Backend> {
         match device {
             Device::Cpu => CpuModel::open(folder).map(Backend::Cpu),
-            Device::Gpu => GpuModel::open(folder).map(Backend::Gpu),
+            Device::Gpu => Ok(Backend::Gpu(Box::new(GpuModel::open(folder)?))),
         }
     }
 

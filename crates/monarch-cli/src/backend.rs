@@ -30,7 +30,7 @@ pub(crate) enum Positions {
 
 /// A loaded model.
 pub(crate) enum Backend {
-    Cpu(CpuModel),
+    Cpu(Box<CpuModel>),
     Gpu(Box<GpuModel>),
 }
 
@@ -96,7 +96,7 @@ impl Backend {
     /// Loads the model in `folder`: packed, or a Hugging Face checkpoint.
     pub(crate) fn open(folder: &Path, device: Device) -> anyhow::Result<Backend> {
         match device {
-            Device::Cpu => CpuModel::open(folder).map(Backend::Cpu),
+            Device::Cpu => Ok(Backend::Cpu(Box::new(CpuModel::open(folder)?))),
             Device::Gpu => Ok(Backend::Gpu(Box::new(GpuModel::open(folder)?))),
         }
     }

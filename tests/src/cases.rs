@@ -259,9 +259,9 @@ fn rope_table(positions: u32, head_dim: u32) -> Vec<f32> {
         .collect()
 }
 
-/// The small model's shapes run in every variant of the large kernels.
-fn few_of_many(is_small_model: bool) -> Variants {
-    if is_small_model {
+/// The small model's shapes run in every variant of the large kernels, with few rows at a time.
+fn few_of_many(is_small: bool) -> Variants {
+    if is_small {
         Variants::All
     } else {
         Variants::Ends
@@ -700,7 +700,7 @@ pub fn matvec_case(shape: &matvec_q4::Shape, geometry: &matvec_q4::Geometry, siz
         tolerance: F32,
         tolerance_f16: if shape.n < 32 { F16 } else { F16_ROWS },
         requires: Features::NONE,
-        variants: few_of_many(shape.k == 384 || shape.k == 1152),
+        variants: few_of_many((shape.k == 384 || shape.k == 1152) && geometry.rows <= 2),
     }
 }
 
@@ -866,7 +866,7 @@ fn conv_in_proj_q4() -> Cases {
             tolerance: F32,
             tolerance_f16: F16_GATED,
             requires: Features::NONE,
-            variants: few_of_many(h == 384),
+            variants: few_of_many(h == 384 && geometry.rows == 1),
         }
     })
 }
@@ -874,7 +874,15 @@ fn conv_in_proj_q4() -> Cases {
 /// Query heads, KV heads, head size.
 type Heads = (u32, u32, u32);
 
-const HEADS: [Heads; 5] = [(6, 2, 64), (16, 8, 64), (1, 1, 8), (5, 1, 32), (4, 2, 128)];
+/// The models' heads, then others; the small ones compile fastest.
+const HEADS: [Heads; 6] = [
+    (6, 2, 64),
+    (16, 8, 64),
+    (4, 2, 128),
+    (5, 1, 32),
+    (6, 2, 16),
+    (1, 1, 8),
+];
 
 fn heads_shape((heads, kv_heads, head_dim): Heads) -> qk_norm_rope::Shape {
     qk_norm_rope::Shape {
@@ -935,21 +943,20 @@ fn qk_norm_rope() -> Cases {
 /// Heads, position, splits, workgroup: more and fewer positions than splits, and a tile, one
 /// position more than a tile, and several tiles.
 fn attention_list() -> Vec<(Heads, u32, u32, u32)> {
-    let [tiny, large, others @ ..] = HEADS;
-    let mut list = vec![
-        (tiny, 0, 1, 64),
-        (tiny, 0, 4, 64),
-        (tiny, 6, 16, 32),
-        (tiny, 31, 1, 32),
-        (tiny, 32, 1, 32),
-        (tiny, 300, 1, 256),
-        (large, 191, 8, 64),
+    let [tiny, large, wide, narrow, small, smallest] = HEADS;
+    vec![
+        (small, 0, 1, 64),
+        (small, 0, 4, 64),
+        (small, 6, 16, 32),
+        (small, 31, 1, 32),
+        (small, 32, 1, 32),
+        (small, 300, 1, 256),
+        (smallest, 300, 5, 128),
+        (narrow, 99, 3, 32),
+        (wide, 99, 3, 32),
+        (tiny, 191, 8, 64),
         (large, 2111, 16, 64),
-    ];
-    for heads in others {
-        list.extend([(heads, 99, 3, 32), (heads, 300, 5, 128)]);
-    }
-    list
+    ]
 }
 
 fn attention_decode() -> Cases {
@@ -996,12 +1003,14 @@ fn attention_decode() -> Cases {
 
 fn rope_attention_decode() -> Cases {
     // A few of `attention_list`, because lavapipe takes seconds to compile this kernel.
+    let [_, large, _, narrow, small, smallest] = HEADS;
     let list = vec![
-        (HEADS[0], 0, 4, 64),
-        (HEADS[0], 32, 1, 32),
-        (HEADS[1], 191, 8, 64),
-        (HEADS[2], 300, 5, 128),
-        (HEADS[3], 99, 3, 32),
+        (small, 0, 4, 64),
+        (small, 6, 16, 32),
+        (small, 32, 1, 32),
+        (smallest, 300, 5, 128),
+        (narrow, 99, 3, 32),
+        (large, 191, 8, 64),
     ];
     lazily(list, |(heads, position, splits, workgroup)| {
         let shape = heads_shape(heads);
@@ -1201,7 +1210,7 @@ fn mlp_q4() -> Cases {
             tolerance: TRANSCENDENTAL,
             tolerance_f16: F16_GATED,
             requires: Features::NONE,
-            variants: few_of_many(d == 384),
+            variants: few_of_many(d == 384 && geometry.rows == 1),
         }
     })
 }

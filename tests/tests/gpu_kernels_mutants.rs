@@ -209,7 +209,7 @@ const MUTANTS: &[Mutant] = &[
         "rope_attention_decode",
         PLAIN,
         "position < current",
-        "position <= current",
+        "position + 1u < current",
     ),
     (
         "rope_attention_decode",

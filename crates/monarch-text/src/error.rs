@@ -28,13 +28,13 @@ impl TextFile {
     /// Largest file that is accepted, in bytes.
     ///
     /// Several times the size of the largest published files (a 256k-entry `tokenizer.json` is
-    /// 33 MB), and small enough that a hostile host cannot fill the memory of a page. Readers
-    /// should stop fetching at this size.
+    /// 33 MB), and small enough that a hostile host cannot fill the memory of a page, or with a
+    /// template its stack. Readers should stop fetching at this size.
     pub fn limit_bytes(self) -> u64 {
         match self {
             TextFile::Tokenizer => 64 << 20,
             TextFile::TokenizerConfig => 4 << 20,
-            TextFile::ChatTemplate => 1 << 20,
+            TextFile::ChatTemplate => 64 << 10,
             TextFile::GenerationConfig => 1 << 20,
         }
     }

@@ -7,7 +7,8 @@ use minijinja_contrib::pycompat::unknown_method_callback;
 
 use crate::config::{ChatTemplates, TokenizerConfig};
 use crate::json::{python_float, tojson};
-use crate::{Chat, DateTime, TextError};
+use crate::text::check_size;
+use crate::{Chat, DateTime, TextError, TextFile};
 
 /// Work that one rendering may take: an instruction, or 64 bytes of text, is one step.
 ///
@@ -55,6 +56,8 @@ impl ChatTemplate {
         let mut environment = environment();
         for (name, source) in [(DEFAULT, Some(default)), (TOOL_USE, tool_use)] {
             let Some(source) = source else { continue };
+            // Also of a template inside another file: the parser's stack grows with long chains of operators.
+            check_size(TextFile::ChatTemplate, Some(source))?;
             environment
                 .add_template_owned(name, replace_generation_tags(&unix_lines(source)))
                 .map_err(|source| TextError::TemplateSyntax {

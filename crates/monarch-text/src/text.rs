@@ -194,7 +194,7 @@ impl fmt::Debug for Text {
     }
 }
 
-fn check_size(file: TextFile, content: Option<&str>) -> Result<(), TextError> {
+pub(crate) fn check_size(file: TextFile, content: Option<&str>) -> Result<(), TextError> {
     let bytes = content.map_or(0, str::len) as u64;
     let limit_bytes = file.limit_bytes();
     if bytes > limit_bytes {

@@ -182,6 +182,26 @@ fn files_above_their_limit_are_refused_unread() {
     }
 }
 
+/// A chain of operators is a stack frame each in the template parser.
+#[test]
+fn a_long_template_inside_the_configuration_is_refused_too() {
+    let template = format!("{{{{ {}1 }}}}", "1+".repeat(100_000));
+    let config = json!({ "chat_template": template }).to_string();
+    let error = Text::new(&TextFiles {
+        tokenizer: &model_file("tokenizer.json"),
+        tokenizer_config: Some(&config),
+        chat_template: None,
+        generation_config: None,
+    })
+    .unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .starts_with("chat_template.jinja: 200007 bytes, at most 65536"),
+        "{error}"
+    );
+}
+
 #[test]
 fn broken_tokenizers_are_refused() {
     for (json, message) in [

@@ -11,7 +11,7 @@ use monarch_pack::{MANIFEST_FILE, Packed, TEXT_FILES, WEIGHTS_FILE, verify};
 use monarch_weights::{Cancel, HttpSource, Source, WeightsError};
 use tempfile::TempDir;
 
-use crate::{output, progress, self_test};
+use crate::{output, progress, self_test, text};
 
 /// Check file length, digests, numbers, text files and self-test of a packed model
 ///
@@ -41,6 +41,12 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     bar.finish_and_clear();
 
     let mut faults: Vec<String> = report.findings.iter().map(ToString::to_string).collect();
+    // Files that parse may still be no tokenizer, or no template.
+    if faults.is_empty()
+        && let Err(error) = text::open(&folder, &packed.spec().text)
+    {
+        faults.push(format!("{error:#}"));
+    }
     // Numbers that are known to be wrong say nothing more by what they continue with.
     let self_test = packed
         .spec()
@@ -89,10 +95,10 @@ async fn fetch(model: &str) -> anyhow::Result<TempDir> {
     let (source, cancel) = (HttpSource::new(), Cancel::new());
     let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
     let url = manifest_url(model);
-    let text = source
+    let manifest = source
         .read_text(&url, TEXT_LIMIT_BYTES as u64, &cancel)
         .await?;
-    let mut manifest = monarch_manifest::parse(&text).with_context(|| url.clone())?;
+    let mut manifest = monarch_manifest::parse(&manifest).with_context(|| url.clone())?;
     let spec = &mut manifest.spec;
 
     let weights_url = source.resolve(&url, &spec.weights_url)?;

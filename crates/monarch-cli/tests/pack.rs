@@ -214,6 +214,20 @@ fn convert_copies_text_files_and_records_source_and_self_test() {
 }
 
 #[test]
+fn verify_refuses_text_files_that_generate_would_refuse() {
+    let folder = tempfile::tempdir().unwrap();
+    synth_nano(folder.path(), &[]);
+    fs::write(folder.path().join("tokenizer.json"), "{}").unwrap();
+    let output = monarch(&["verify", text(folder.path())]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(
+        stdout(&output).starts_with("tokenizer.json: "),
+        "{}",
+        stdout(&output)
+    );
+}
+
+#[test]
 fn verify_counts_faults_and_fails() {
     let folder = tempfile::tempdir().unwrap();
     synth_nano(folder.path(), &[]);
@@ -394,7 +408,8 @@ impl Drop for Server {
 fn a_model_behind_a_url_verifies_like_its_folder() {
     let folder = tempfile::tempdir().unwrap();
     synth_nano(folder.path(), &[]);
-    fs::write(folder.path().join("tokenizer.json"), "{}").unwrap();
+    let tokenizer = repository("models/tiny-lfm2/tokenizer.json");
+    fs::copy(tokenizer, folder.path().join("tokenizer.json")).unwrap();
     let server = Server::start(folder.path());
     let local = ok(&["verify", text(folder.path())]);
     assert_eq!(ok(&["verify", &server.1]), local);

@@ -226,8 +226,8 @@ const MUTANTS: &[Mutant] = &[
     (
         "rope_attention_decode",
         PLAIN,
-        "head % heads_a_group == 0u",
-        "head % heads_a_group == 1u",
+        "keys[at] = turned_low",
+        "keys[at] = turned_high",
     ),
     ("short_conv", PLAIN, "sum += taps", "sum -= taps"),
     ("short_conv", PLAIN, "conv_state[at + H]", "conv_state[at]"),

@@ -158,7 +158,7 @@ fn named_machine_paths(path: &str, text: &str) -> Vec<String> {
     let mut broken_by = Vec::new();
     for (number, line) in text.lines().enumerate() {
         for home in &homes {
-            // `tests/work/` is a folder of the project: a path of a machine starts with its slash.
+            // A folder of the project may have such a name too: a path of a machine starts with its slash.
             let starts = |at: usize| {
                 !line[..at].ends_with(|c: char| c.is_alphanumeric() || "._-~}*".contains(c))
             };

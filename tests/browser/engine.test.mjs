@@ -239,7 +239,7 @@ test("load aborted while weights are on their way rejects at once, and loads the
         maxBindingBytes: 2 ** 27,
         maxInvocations: 256,
       };
-      const second = await monarch.load(url, { plan: "fused", contextTokens: 64, device });
+      const second = await monarch.load(url, { plan: "seed", contextTokens: 64, device });
       const { plan, contextTokens } = second.info;
       const said = await say(second);
       await second.dispose();
@@ -251,7 +251,7 @@ test("load aborted while weights are on their way rejects at once, and loads the
   // The other plan says the same, and disposing one model leaves the other alone.
   assert.deepEqual(got, {
     said: continuation,
-    plan: "fused",
+    plan: "seed",
     contextTokens: 64,
     disposed: "disposed",
     first: continuation,

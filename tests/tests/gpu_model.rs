@@ -31,7 +31,7 @@ fn setups() -> Vec<Setup> {
         "without subgroups this would test half the kernels; both software adapters have them"
     );
     let mut setups = Vec::new();
-    for plan in [PlanChoice::Plain, PlanChoice::Fused] {
+    for plan in [PlanChoice::Plain, PlanChoice::Seed] {
         setups.extend([
             Setup::new(plan, false, false),
             Setup::new(plan, false, true),
@@ -225,7 +225,7 @@ fn small_bindings_do_not_change_tokens() {
     let (folder, weights) = packed("random/c-h320-5q1kv-autoff-v4/golden");
     let prompt = [3, 511, 200, 64];
     let expected = oracle(&weights, &prompt);
-    for plan in [PlanChoice::Plain, PlanChoice::Fused] {
+    for plan in [PlanChoice::Plain, PlanChoice::Seed] {
         // The head alone is 512 * 160 bytes of codes.
         let device = DeviceOptions {
             max_binding_bytes: Some(128 * 160),

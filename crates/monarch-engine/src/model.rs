@@ -40,7 +40,7 @@ pub struct ModelInfo {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PlanInfo {
-    /// `plain` or `fused`.
+    /// `plain` or `seed`.
     pub name: &'static str,
     /// Dispatches of a pass that chooses a token.
     pub dispatches: usize,

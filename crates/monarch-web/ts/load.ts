@@ -17,7 +17,7 @@ export interface LoadOptions {
   /** Room for prompt and answer together, up to the model's own context. Without it, what the manifest says. */
   readonly contextTokens?: number | undefined;
   /** `plain` runs one dispatch per operation, to compare with; `auto` the fastest plan. */
-  readonly plan?: "auto" | "fused" | "plain" | undefined;
+  readonly plan?: "auto" | "plain" | "seed" | undefined;
   /** Which GPU to open, and what to leave unused. */
   readonly device?: DeviceOptions | undefined;
   /** Where `monarch_web_bg.wasm` is, when it is not beside the package's JavaScript. The first call decides. */
@@ -28,7 +28,7 @@ const checks: Checks<LoadOptions> = {
   signal: abortSignal,
   onProgress: callback,
   contextTokens: integer(1, 2 ** 32 - 1),
-  plan: oneOf("auto", "fused", "plain"),
+  plan: oneOf("auto", "plain", "seed"),
   device: group("load: device", deviceChecks),
   wasmUrl: address,
 };

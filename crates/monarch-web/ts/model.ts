@@ -60,7 +60,7 @@ export interface DeviceLimits {
 
 /** The list of dispatches that one token takes. */
 export interface PlanInfo {
-  readonly name: "fused" | "plain";
+  readonly name: "plain" | "seed";
   readonly dispatches: number;
   /** What was replaced to run on this GPU, and why; one sentence each. */
   readonly decisions: readonly string[];

@@ -18,11 +18,12 @@ const PROMPT: &str = "Once upon a time";
 const MAX_TOKENS: u32 = 64;
 
 pub(super) fn run_all(workspace: &Workspace) -> Result<Tally> {
+    // With the tests, as the native parts build it: without them cargo unites other features, and builds everything again.
     run(workspace
         .cargo()
         .arg("build")
         .args(NATIVE)
-        .args(["--locked", "--bin", "monarch"]))?;
+        .args(["--locked", "--bins", "--tests"]))?;
     let expected = native(workspace, None).context("the oracle gave no tokens")?;
     let mut tally = Tally::default();
     for adapter in [SoftwareAdapter::Lavapipe, SoftwareAdapter::Swiftshader] {

@@ -55,7 +55,7 @@ impl Builder<'_> {
             "attention",
             WORKGROUP.max((head_dim / 4).next_power_of_two()),
         );
-        if self.is_fused {
+        if self.is_seed {
             let shape = rope_attention_decode::Shape {
                 heads,
                 kv_heads,

@@ -20,7 +20,7 @@ impl Builder<'_> {
             state,
             u64::from((self.shape.conv_window - 1).max(1) * hidden) * 4,
         );
-        if self.is_fused && self.tuning.fuse_conv && self.can_fuse_conv(layer) {
+        if self.is_seed && self.tuning.fuse_conv && self.can_fuse_conv(layer) {
             self.conv_in_proj_fused(layer, residual, state, mixed)?;
         } else {
             self.conv_in_proj_plain(layer, residual, state, mixed)?;

@@ -14,7 +14,7 @@ impl Builder<'_> {
     pub(super) fn head(&mut self) -> Result<(), RuntimeError> {
         let residual = self.activation(Activation::Residual, self.shape.hidden);
         let norm = self.norm(None, VectorId::FinalNorm, Vector::FinalNorm);
-        let (x, norm) = if self.is_fused {
+        let (x, norm) = if self.is_seed {
             (residual, Some(norm))
         } else {
             (self.rms_norm(None, residual, norm)?, None)

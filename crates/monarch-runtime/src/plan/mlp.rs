@@ -13,14 +13,14 @@ const NORM_WORKGROUP: u32 = 256;
 
 impl Builder<'_> {
     pub(super) fn mlp(&mut self, layer: u32) -> Result<(), RuntimeError> {
-        if self.is_fused && self.can_fuse_mlp(layer) {
+        if self.is_seed && self.can_fuse_mlp(layer) {
             self.mlp_fused(layer)
         } else {
             self.mlp_plain(layer)
         }
     }
 
-    /// The input of an operator: normalised by its own dispatch in the plain plan, by its consumer in the fused one.
+    /// The input of an operator: normalised by its own dispatch in the plain plan, by its consumer in the seed plan.
     pub(super) fn operator_norm(
         &mut self,
         layer: u32,
@@ -29,7 +29,7 @@ impl Builder<'_> {
         section: Vector,
     ) -> Result<(BufferId, Option<BufferId>), RuntimeError> {
         let norm = self.norm(Some(layer), vector, section);
-        if self.is_fused {
+        if self.is_seed {
             return Ok((residual, Some(norm)));
         }
         Ok((self.rms_norm(Some(layer), residual, norm)?, None))

@@ -1,7 +1,7 @@
 //! What one pass does, as data: a list of dispatches over named buffers.
 //!
 //! A plan is built without a device, so tests read it and twins can run it. Two plans exist: [`PlanChoice::Plain`], one
-//! dispatch per operation, is the reference; [`PlanChoice::Fused`] joins what the seed's runtime joins.
+//! dispatch per operation, is the reference; [`PlanChoice::Seed`] joins what the seed's runtime joins.
 
 mod attention;
 mod conv;
@@ -30,8 +30,8 @@ pub enum PlanChoice {
     Auto,
     /// One dispatch per operation.
     Plain,
-    /// Norms, gates, rotary and the MLP inside their neighbours.
-    Fused,
+    /// What the seed's runtime does: norms, gates, rotary and the MLP inside their neighbours, as the tuning says.
+    Seed,
 }
 
 /// What plans need to know of a device.
@@ -90,7 +90,7 @@ pub struct Stage {
 /// The dispatches of a pass, the buffers they use and where those come from.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// `plain` or `fused`.
+    /// `plain` or `seed`.
     pub name: &'static str,
     /// Embedding and layers: what every pass does.
     pub body: Vec<Stage>,
@@ -125,17 +125,17 @@ impl Plan {
                 model_tokens: spec.rope_table_positions,
             });
         }
-        let is_fused = match choice {
+        let is_seed = match choice {
             PlanChoice::Auto => !tuning.plain_plan,
             PlanChoice::Plain => false,
-            PlanChoice::Fused => true,
+            PlanChoice::Seed => true,
         };
         let mut builder = Builder {
             spec,
             shape: &spec.shape,
             tuning,
             capabilities,
-            is_fused,
+            is_seed,
             context_tokens,
             stages: Vec::new(),
             buffers: BufferSizes::from([
@@ -161,7 +161,7 @@ impl Plan {
         builder.advance()?;
         let advance = builder.stages.remove(0);
         Ok(Self {
-            name: if is_fused { "fused" } else { "plain" },
+            name: if is_seed { "seed" } else { "plain" },
             body,
             head,
             advance,
@@ -224,7 +224,7 @@ struct Builder<'a> {
     shape: &'a Shape,
     tuning: &'a Tuning,
     capabilities: &'a Capabilities,
-    is_fused: bool,
+    is_seed: bool,
     context_tokens: u32,
     stages: Vec<Stage>,
     buffers: BufferSizes,

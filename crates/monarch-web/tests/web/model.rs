@@ -91,7 +91,7 @@ async fn load(source: &Embedded, options: &LoadOptions) -> Result<Model, EngineE
 /// Every plan on every kind of device that this browser can be.
 fn configurations() -> Vec<LoadOptions> {
     let mut all = Vec::new();
-    for plan in [PlanChoice::Plain, PlanChoice::Fused] {
+    for plan in [PlanChoice::Plain, PlanChoice::Seed] {
         for (allow_f16, allow_subgroups) in [(true, true), (false, true), (false, false)] {
             let device = DeviceOptions {
                 allow_f16,
